@@ -1,0 +1,222 @@
+"""The KV cache: one preallocated slab per layer, with the position and the origin of every slot.
+
+`SlabCache` is a transformers cache, so every model writes into it through its own forward. Nothing here decides what is
+kept; `hermes.compaction` is the only writer of kept keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+TEXT_ORIGIN = -1  # frame number of a slot that holds text: the system prefix, a question, an answer
+SUMMARY_ORIGIN = -2  # frame number of a slot that stands for several dropped tokens
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where tokens come from: `place` is (3, tokens) int32 - frame number, row, column - and `count` (tokens,) int32.
+
+    The frame number counts the sampled frames of the stream from 0, or is TEXT_ORIGIN or SUMMARY_ORIGIN. `count` is how
+    many visual tokens a slot stands for: 1, or more for a summary token.
+    """
+
+    place: Tensor  # (3, tokens)
+    count: Tensor  # (tokens,)
+
+    @classmethod
+    def text(cls, tokens: int) -> Origin:
+        """The origin of text tokens."""
+        place = torch.full((3, tokens), TEXT_ORIGIN, dtype=torch.int32)
+        return cls(place, torch.zeros(tokens, dtype=torch.int32))
+
+    @classmethod
+    def grid(cls, first_frame: int, frames: int, rows: int, columns: int) -> Origin:
+        """The origin of `frames` frames of rows x columns tokens each, frame by frame, row by row."""
+        axes = (torch.arange(first_frame, first_frame + frames), torch.arange(rows), torch.arange(columns))
+        place = torch.cartesian_prod(*axes).reshape(-1, 3).T.to(torch.int32)
+        return cls(place.contiguous(), torch.ones(place.shape[1], dtype=torch.int32))
+
+
+class SlabLayer(CacheLayerMixin):
+    """One layer's slab. Slots [0, length) are alive; a forward appends behind them.
+
+    Attributes:
+        keys: (1, kv_heads, capacity, head_dim), rotated to `positions`, as attention reads them.
+        raw_keys: the same keys unrotated, valid up to `raw_length`. Renumbering always rotates from these, so that keys
+            of a 16-bit cache do not drift however often they are renumbered.
+        values: (1, kv_heads, capacity, head_dim).
+        positions: (axes, capacity), float32; one axis for plain rotary embedding, three for M-RoPE.
+        place, count: see `Origin`.
+    """
+
+    is_compileable = False
+    is_sliding = False
+
+    def __init__(
+        self, capacity: int, kv_heads: int, head_dim: int, axes: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        super().__init__()
+        self.device = device
+        slab = (1, kv_heads, capacity, head_dim)
+        self.keys: Tensor = torch.zeros(slab, dtype=dtype, device=device)
+        self.values: Tensor = torch.zeros(slab, dtype=dtype, device=device)
+        self.raw_keys: Tensor = torch.zeros(slab, dtype=dtype, device=device)
+        self.positions = torch.zeros(axes, capacity, device=device)
+        self.place = torch.zeros(3, capacity, dtype=torch.int32, device=device)
+        self.count = torch.zeros(capacity, dtype=torch.int32, device=device)
+        self.length = 0
+        self.raw_length = 0
+        self.next_position = 0.0
+        self.is_initialized = True
+
+    @property
+    def capacity(self) -> int:
+        """Slots of the slab."""
+        return int(self.keys.shape[2])
+
+    def stage(self, positions: Tensor, origin: Origin) -> None:
+        """Announce the tokens of the next forward: their positions (axes, tokens) and origin."""
+        end = self.length + positions.shape[-1]
+        assert end <= self.capacity, "the caller reserves room before a forward"
+        self.positions[:, self.length : end] = positions
+        self.place[:, self.length : end] = origin.place.to(self.device)
+        self.count[self.length : end] = origin.count.to(self.device)
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Append (1, kv_heads, tokens, head_dim) and return views of everything alive (called by transformers)."""
+        end = self.length + key_states.shape[2]
+        self.keys[:, :, self.length : end] = key_states
+        self.values[:, :, self.length : end] = value_states
+        self.length = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def grow(self, capacity: int) -> None:
+        """Reallocate to a larger capacity; only policies without a budget ever need it."""
+        for name in ("keys", "values", "raw_keys"):
+            setattr(self, name, _extended(getattr(self, name), capacity, dim=2))
+        for name in ("positions", "place", "count"):
+            setattr(self, name, _extended(getattr(self, name), capacity, dim=-1))
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing to do: the slab exists from the start."""
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Keys visible to a query of `query_length` tokens and their offset, for transformers' masks."""
+        return self.length + query_length, 0
+
+    def get_seq_length(self) -> int:
+        """Tokens alive."""
+        return self.length
+
+    def get_max_length(self) -> int:
+        """Slots of the slab."""
+        return self.capacity
+
+    get_max_cache_shape = get_max_length  # the name before transformers 5.2x
+
+
+class SlabCache(Cache):  # type: ignore[misc]
+    """The slabs of all layers.
+
+    Args:
+        layers: one `SlabLayer` per decoder layer, each on its layer's device.
+    """
+
+    layers: list[SlabLayer]
+
+    def __init__(self, layers: Sequence[SlabLayer]) -> None:
+        super().__init__(layers=list(layers))
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens alive per layer, prefix included."""
+        return [layer.length for layer in self.layers]
+
+    @property
+    def top_position(self) -> float:
+        """The largest position that the next token of any layer would get."""
+        return max(layer.next_position for layer in self.layers)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes allocated for keys (rotated and unrotated) and values."""
+        slabs = (slab for layer in self.layers for slab in (layer.keys, layer.values, layer.raw_keys))
+        return sum(slab.numel() * slab.element_size() for slab in slabs)
+
+    def reserve(self, tokens: int) -> None:
+        """Make sure that every layer can take `tokens` more; slabs sized for a budget never grow."""
+        for layer in self.layers:
+            if layer.length + tokens > layer.capacity:
+                layer.grow(max(layer.length + tokens, layer.capacity * 2))
+
+    def stage(self, relative: Tensor, origin: Origin) -> Tensor:
+        """Announce a forward of tokens at `relative` positions (axes, tokens), counted from each layer's own next position.
+
+        Returns: (layers, axes, tokens) absolute positions, float32, on the CPU.
+        """
+        starts = torch.tensor([layer.next_position for layer in self.layers])
+        absolute = starts[:, None, None] + relative.cpu()[None]
+        following = (absolute.amax(dim=(1, 2)) + 1).tolist()
+        for layer, positions, next_position in zip(self.layers, absolute, following, strict=True):
+            layer.stage(positions.to(layer.device), origin)
+            layer.next_position = next_position
+        return absolute
+
+    @contextmanager
+    def scratch(self) -> Iterator[None]:
+        """Whatever is appended inside is forgotten at the end: the memory afterwards is bit-identical."""
+        before = [(layer.length, layer.next_position) for layer in self.layers]
+        try:
+            yield
+        finally:
+            for layer, (layer.length, layer.next_position) in zip(self.layers, before, strict=True):
+                pass
+
+    def snapshot(self) -> dict[str, Tensor]:
+        """A copy of everything alive, as named tensors; `restore` takes it back exactly."""
+        state: dict[str, Tensor] = {}
+        for index, layer in enumerate(self.layers):
+            for name, alive in _alive(layer).items():
+                state[f"{index}.{name}"] = alive.clone()
+            numbers = [layer.length, layer.raw_length, layer.next_position]
+            state[f"{index}.state"] = torch.tensor(numbers, dtype=torch.float64)
+        return state
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Put the cache back to a `snapshot`."""
+        for index, layer in enumerate(self.layers):
+            length, raw_length, next_position = state[f"{index}.state"].tolist()
+            layer.length, layer.raw_length, layer.next_position = int(length), int(raw_length), next_position
+            if layer.length > layer.capacity:
+                layer.grow(layer.length)
+            for name, alive in _alive(layer).items():
+                alive.copy_(state[f"{index}.{name}"])
+
+
+def _alive(layer: SlabLayer) -> dict[str, Tensor]:
+    """Views of the slots in use, by name."""
+    return {
+        "keys": layer.keys[:, :, : layer.length],
+        "values": layer.values[:, :, : layer.length],
+        "raw_keys": layer.raw_keys[:, :, : layer.raw_length],
+        "positions": layer.positions[:, : layer.length],
+        "place": layer.place[:, : layer.length],
+        "count": layer.count[: layer.length],
+    }
+
+
+def _extended(slab: Tensor, capacity: int, dim: int) -> Tensor:
+    """A larger slab with the old contents at its start."""
+    shape = list(slab.shape)
+    old = shape[dim]
+    shape[dim] = capacity
+    larger = slab.new_zeros(shape)
+    larger.narrow(dim, 0, old).copy_(slab)
+    return larger

@@ -1,0 +1,144 @@
+"""Every constant of the method, in one frozen object with named presets.
+
+The paper is arXiv 2601.14724; "released code" is the authors' repository at commit 8d699b1. Where the two differ, or leave
+something open, the choice is a field here and never a number in code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from typing import Any, Literal
+
+from hermes.errors import UsageError
+
+
+class Role(Enum):
+    """What a layer is in the hierarchy: sensory, working or long-term memory (paper section 2)."""
+
+    SHALLOW = "shallow"
+    MIDDLE = "middle"
+    DEEP = "deep"
+
+
+@dataclass(frozen=True)
+class MemoryConfig:
+    """Constants of the HERMES memory.
+
+    Attributes:
+        budget: visual tokens kept per layer, the summary token included, the system prefix on top (section 4.1).
+        chunk_frames: sampled frames encoded before each compression (section 4.1).
+        shallow_share: share of layers that are shallow; the boundary is `int(shallow_share * layers)` (section 4.1).
+        deep_share: share of layers that are deep; the boundary is `int((1 - deep_share) * layers)` (section 4.1).
+        shallow_rate: forgetting rate k of shallow layers, over distances normalised to [0, 1] (eq. 1; released code).
+        middle_rate: k at the first middle layer and its total fall across the middle layers (released code).
+        middle_recency: omega_0 and gamma of eq. 3, weight of recency at the first middle layer and its fall.
+        smoothing: (shallow, middle, deep) share lambda of the next deeper layer's score (eq. 5, appendix C).
+        smoothing_mode: `cascade` blends with the already smoothed deeper score (released code), `raw` with the raw one
+            (eq. 5 as printed), `off` not at all.
+        guidance: where the attention scores of the guidance prompts come from: `forward` is a true causal forward of the
+            prompt over the cache (section 3.1), `embedding` applies every layer's projections to the prompt's embeddings
+            (released code under sdpa).
+        reindex: `lazy` renumbers positions only near the model's limit, `eager` at every compression (section 3.3).
+        reindex_margin: positions below the model's limit at which lazy re-indexing starts (released code).
+        position_room: tokens kept free beyond a chunk for guidance prompts, a question and its answer, in the cache and below
+            the model's position limit; a chunk that would enter it renumbers first, whatever `reindex` says.
+        trigger_includes_prefix: compress when prefix + visual tokens exceed the budget (released code) instead of
+            visual tokens alone.
+        summary: fold the dropped tokens of a deep layer into one summary token (algorithm 1).
+        protect_summary: never drop or re-fold an earlier summary token; the released code treats it as an ordinary one.
+        shared_rotation: rotate every layer at layer 0's offset although each records its own, as the released Qwen path
+            does; only for comparison with it.
+    """
+
+    budget: int = 4000
+    chunk_frames: int = 16
+    shallow_share: float = 0.1
+    deep_share: float = 0.3
+    shallow_rate: float = 20.0
+    middle_rate: tuple[float, float] = (20.0, 12.0)
+    middle_recency: tuple[float, float] = (0.75, 0.6)
+    smoothing: tuple[float, float, float] = (0.1, 0.3, 0.4)
+    smoothing_mode: Literal["cascade", "raw", "off"] = "cascade"
+    guidance: Literal["forward", "embedding"] = "forward"
+    reindex: Literal["lazy", "eager"] = "lazy"
+    reindex_margin: int = 1024
+    position_room: int = 512
+    trigger_includes_prefix: bool = False
+    summary: bool = True
+    protect_summary: bool = False
+    shared_rotation: bool = False
+
+    def __post_init__(self) -> None:
+        _require(self.budget >= 2, f"budget {self.budget} is too small", "keep at least 2 visual tokens per layer")
+        _require(self.chunk_frames >= 1, f"chunk of {self.chunk_frames} frames", "a chunk holds at least one frame")
+        shares = 0 <= self.shallow_share and 0 <= self.deep_share and self.shallow_share + self.deep_share <= 1
+        _require(shares, "the shares of shallow and deep layers must lie in [0, 1] together", "the paper uses 0.1 and 0.3")
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            _require(value in allowed, f"{name} {value!r} is unknown", f"choose one of: {', '.join(allowed)}")
+
+    def roles(self, layers: int) -> tuple[Role, ...]:
+        """The role of each layer (section 4.1; the boundaries as the released code rounds them)."""
+        shallow_end, deep_start = self.boundaries(layers)
+        return tuple(
+            Role.SHALLOW if layer < shallow_end else Role.DEEP if layer >= deep_start else Role.MIDDLE
+            for layer in range(layers)
+        )
+
+    def boundaries(self, layers: int) -> tuple[int, int]:
+        """First middle layer and first deep layer: (l_short, l_long) of eq. 3."""
+        return int(self.shallow_share * layers), int(layers * (1 - self.deep_share))
+
+    def recency_weight(self, layer: int, layers: int) -> float:
+        """omega^l, how much recency counts in a layer: 1 in shallow, eq. 3 in middle, 0 in deep layers."""
+        return self._by_role(layer, layers, 1.0, self.middle_recency, 0.0)
+
+    def forgetting_rate(self, layer: int, layers: int) -> float:
+        """k of eq. 1 in a layer, over distances normalised to [0, 1]; 0 in deep layers, which ignore recency."""
+        return self._by_role(layer, layers, self.shallow_rate, self.middle_rate, 0.0)
+
+    def smoothing_share(self, layer: int, layers: int) -> float:
+        """lambda of eq. 5 by the role of the layer that is smoothed."""
+        shallow, middle, deep = self.smoothing
+        return {Role.SHALLOW: shallow, Role.MIDDLE: middle, Role.DEEP: deep}[self.roles(layers)[layer]]
+
+    def _by_role(self, layer: int, layers: int, shallow: float, middle: tuple[float, float], deep: float) -> float:
+        shallow_end, deep_start = self.boundaries(layers)
+        if layer < shallow_end:
+            return shallow
+        if layer >= deep_start:
+            return deep
+        start, fall = middle
+        return start - fall * (layer - shallow_end) / (deep_start - shallow_end)
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> MemoryConfig:
+        """A named set of constants with some fields replaced; raises `UsageError` for an unknown name or field."""
+        _require(name in PRESETS, f"unknown preset {name!r}", f"choose one of: {', '.join(PRESETS)}")
+        known = {field.name for field in fields(cls)}
+        for field in changes:
+            _require(field in known, f"unknown memory setting {field!r}", f"choose one of: {', '.join(sorted(known))}")
+        return replace(PRESETS[name], **changes)
+
+
+def _require(condition: bool, message: str, hint: str) -> None:
+    if not condition:
+        raise UsageError(message, hint)
+
+
+_CHOICES = {
+    "smoothing_mode": ("cascade", "raw", "off"),
+    "guidance": ("forward", "embedding"),
+    "reindex": ("lazy", "eager"),
+}
+
+PRESETS = {
+    "paper": MemoryConfig(),
+    "llava-code": MemoryConfig(
+        middle_rate=(20.0, 19.5), middle_recency=(1.0, 0.9), guidance="embedding", trigger_includes_prefix=True
+    ),
+    "qwen-code": MemoryConfig(guidance="embedding", trigger_includes_prefix=True, shared_rotation=True),
+}
+"""`paper`: the equations, open constants as in the released Qwen path, which matches eq. 3. `llava-code`, `qwen-code`: the
+two paths of the released code."""

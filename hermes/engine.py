@@ -1,0 +1,268 @@
+"""The stream engine: the one place where the order of steps is written.
+
+frames -> vision tower -> prefill -> over budget? guidance -> plan -> compaction; a question borrows the cache.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from hermes.cache import Origin, SlabCache
+from hermes.compaction import KeepPlan, compact
+from hermes.config import MemoryConfig
+from hermes.errors import UsageError
+from hermes.events import Answer, AnswerDelta, ChunkEncoded, Compression, FinishReason
+from hermes.frames import Frame
+from hermes.generate import Sampling, decode
+from hermes.guidance import Exchange, guidance_attention
+from hermes.models.base import VideoModel, VisualTokens
+from hermes.policies import MemoryView, Policy, make_policy
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """Everything that a later answer depends on; `StreamEngine.restore` takes it back exactly."""
+
+    cache: dict[str, Tensor]
+    frame_times_s: tuple[float, ...]
+    last_exchange: Exchange | None
+
+
+class StreamEngine:
+    """A video stream held in a fixed-size memory that can be asked at any moment.
+
+    Args:
+        model: the vision-language model.
+        config: constants of the memory.
+        policy: how to forget; HERMES when None.
+        prompt_style: see `hermes.models.prompts.STYLES`.
+    """
+
+    def __init__(
+        self,
+        model: VideoModel,
+        config: MemoryConfig,
+        policy: Policy | None = None,
+        prompt_style: str = "template",
+    ) -> None:
+        self.model = model
+        self.config = config
+        self.policy = policy or make_policy("hermes", config)
+        self.prompt = model.prompt(prompt_style)
+        self.frame_times_s: list[float] = []
+        self.last_exchange: Exchange | None = None
+        prefix_ids = self.prompt.prefix_ids()
+        self.prefix = len(prefix_ids)
+        self.cache: SlabCache = model.new_cache(self.prefix + config.budget + config.position_room)
+        self._append(model.embed_text(prefix_ids), model.text_positions(self.prefix), Origin.text(self.prefix))
+
+    @property
+    def visual_tokens(self) -> tuple[int, ...]:
+        """Visual tokens held, per layer."""
+        return tuple(length - self.prefix for length in self.cache.lengths)
+
+    @torch.inference_mode()
+    def feed(self, frames: Sequence[Frame]) -> ChunkEncoded:
+        """Take the next frames of the stream into memory.
+
+        Raises:
+            UsageError: the positions of a memory without a budget have reached the model's limit.
+        """
+        assert frames, "a chunk holds at least one frame"
+        self._check_order(frames)
+        clock = _Clock(self.model.device)
+        visual = self.model.embed_frames(frames, first_frame=len(self.frame_times_s))
+        vision_ms = clock.lap_ms()
+        event = self.feed_tokens(visual, [frame.time_s for frame in frames])
+        return replace(event, vision_ms=vision_ms)
+
+    @torch.inference_mode()
+    def feed_tokens(self, visual: VisualTokens, times_s: Sequence[float]) -> ChunkEncoded:
+        """`feed` behind the vision tower: take a chunk that is already embedded. `vision_ms` of the event is 0."""
+        clock = _Clock(self.model.device)
+        first_frame = len(self.frame_times_s)
+        self._make_room(visual.positions)
+        self._append(visual.embeds, visual.positions, visual.origin)
+        self.frame_times_s.extend(times_s)
+        prefill_ms = clock.lap_ms()
+        compression = self._compress() if self.policy.over_budget(self.prefix, self.cache.lengths) else None
+        return ChunkEncoded(
+            first_frame=first_frame,
+            frames=len(times_s),
+            tokens=len(visual.embeds),
+            start_s=times_s[0],
+            end_s=times_s[-1],
+            vision_ms=0.0,
+            prefill_ms=prefill_ms,
+            compression=compression,
+            visual_tokens=self.visual_tokens,
+            top_position=self.cache.top_position - 1,
+        )
+
+    @torch.inference_mode()
+    def ask(self, question: str, sampling: Sampling | None = None) -> Iterator[AnswerDelta | Answer]:
+        """Answer a question from the memory as it stands: pieces of text, then the whole `Answer`.
+
+        The memory afterwards is bit-identical, also when the caller stops early (close the iterator) or the model fails.
+
+        Raises:
+            UsageError: the question is empty, or too long for the room kept free for it.
+            ModelError: the model produced NaN or infinite logits.
+        """
+        sampling = sampling or Sampling()
+        clock = _Clock(self.model.device)
+        ids = self._question_ids(question)
+        room = self.config.position_room - len(ids)
+        sampling = replace(sampling, max_new_tokens=min(sampling.max_new_tokens, room))
+        stamps: list[float] = []
+        text = _IncrementalText(self.model)
+        with self.cache.scratch():
+            hidden = self._read_question(ids)
+            for step in decode(self.model, self.cache, hidden, sampling, self.config.shared_rotation):
+                stamps.append(clock.elapsed_ms())
+                if piece := text.add(step.token):
+                    yield AnswerDelta(piece)
+        if piece := text.rest():
+            yield AnswerDelta(piece)
+        reason: FinishReason = "length" if len(stamps) == sampling.max_new_tokens else "stop"
+        answer = self._answer(question, text, reason, len(ids), stamps, clock)
+        self.last_exchange = Exchange(answer.question, answer.text)
+        yield answer
+
+    def snapshot(self) -> EngineState:
+        """A copy of everything that later answers depend on."""
+        return EngineState(self.cache.snapshot(), tuple(self.frame_times_s), self.last_exchange)
+
+    def restore(self, state: EngineState) -> None:
+        """Return to a `snapshot`; answers from here equal those given then, token for token."""
+        self.cache.restore(state.cache)
+        self.frame_times_s = list(state.frame_times_s)
+        self.last_exchange = state.last_exchange
+
+    def _append(self, embeds: Tensor, positions: Tensor, origin: Origin) -> Tensor:
+        self.cache.reserve(len(embeds))
+        return self.model.forward(embeds, self.cache, positions, origin, self.config.shared_rotation)
+
+    def _compress(self) -> Compression:
+        clock = _Clock(self.model.device)
+        before = self.cache.lengths
+        wanted = self.policy.guidance(self.model.layers)
+        attention = guidance_attention(self.model, self.cache, self.prefix, wanted, self.last_exchange, self.config)
+        guidance_ms = clock.lap_ms()
+        places = [layer.place[:, self.prefix : layer.length] for layer in self.cache.layers]
+        plan = self.policy.plan(MemoryView(self.prefix, attention, places))
+        score_ms = clock.lap_ms()
+        reindex = self._reindex_due()
+        compact(self.cache, plan, self.prefix, reindex, self.model.cos_sin)
+        compact_ms = clock.lap_ms()
+        dropped = tuple(length - len(keep) for length, keep in zip(before, plan.keep, strict=True))
+        return Compression(dropped, reindex, guidance_ms, score_ms, compact_ms)
+
+    def _reindex_due(self) -> bool:
+        """Lazy: only when the largest position has come within the margin of the model's limit (section 3.3)."""
+        if self.config.reindex == "eager":
+            return True
+        return self.cache.top_position - 1 > self.model.max_positions - self.config.reindex_margin
+
+    def _make_room(self, positions: Tensor) -> None:
+        """Renumber BEFORE a prefill that would leave the model's position range, so that no position ever passes it."""
+        needed = float(positions.max()) + 1 + self.config.position_room
+        if self.cache.top_position + needed <= self.model.max_positions:
+            return
+        plan = KeepPlan.everything(self.cache.lengths)
+        compact(self.cache, plan, self.prefix, reindex=True, cos_sin=self.model.cos_sin)
+        if self.cache.top_position + needed > self.model.max_positions:
+            raise UsageError(
+                f"the memory has reached the model's {self.model.max_positions} positions",
+                "use a memory with a budget (--policy hermes), a smaller --budget or a smaller --chunk",
+            )
+
+    def _question_ids(self, question: str) -> list[int]:
+        if not question.strip():
+            raise UsageError("the question is empty", 'ask something, for example "What is happening now?"')
+        ids = self.prompt.question_ids(question)
+        if len(ids) >= self.config.position_room:
+            raise UsageError(
+                f"the question has {len(ids)} tokens; there is room for {self.config.position_room} with its answer",
+                "ask a shorter question",
+            )
+        return ids
+
+    def _read_question(self, ids: Sequence[int]) -> Tensor:
+        embeds = self.model.embed_text(ids)
+        if self.prompt.ends_video and self.frame_times_s:
+            embeds = torch.cat((self.model.end_of_video(), embeds))
+        return self._append(embeds, self.model.text_positions(len(embeds)), Origin.text(len(embeds)))
+
+    def _answer(
+        self, question: str, text: _IncrementalText, reason: FinishReason, read: int, stamps: list[float], clock: _Clock
+    ) -> Answer:
+        gaps = [later - earlier for earlier, later in pairwise(stamps)]
+        return Answer(
+            question=question,
+            text=text.whole.strip(),
+            at_s=self.frame_times_s[-1] if self.frame_times_s else None,
+            finish_reason=reason,
+            question_tokens=read,
+            answer_tokens=len(stamps),
+            ttft_ms=stamps[0] if stamps else clock.elapsed_ms(),
+            tpot_ms=sum(gaps) / len(gaps) if gaps else None,
+        )
+
+    def _check_order(self, frames: Sequence[Frame]) -> None:
+        times = [*self.frame_times_s[-1:], *(frame.time_s for frame in frames)]
+        assert all(earlier <= later for earlier, later in pairwise(times)), "frames come in the order of their times"
+
+
+class _Clock:
+    """Milliseconds on the wall, with the device's queue drained where it has one."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._start = self._lap = self._now()
+
+    def lap_ms(self) -> float:
+        """Time since the last lap."""
+        previous, self._lap = self._lap, self._now()
+        return (self._lap - previous) * 1000
+
+    def elapsed_ms(self) -> float:
+        """Time since the start."""
+        return (self._now() - self._start) * 1000
+
+    def _now(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+
+class _IncrementalText:
+    """Token ids to text as they come, holding back a character whose bytes are not complete yet."""
+
+    def __init__(self, model: VideoModel) -> None:
+        self._tokenizer = model.tokenizer
+        self._ids: list[int] = []
+        self._emitted = ""
+
+    @property
+    def whole(self) -> str:
+        """The text of all tokens so far."""
+        text: str = self._tokenizer.decode(self._ids, skip_special_tokens=True)
+        return text
+
+    def add(self, token: int) -> str:
+        """The text that `token` completes."""
+        self._ids.append(token)
+        return "" if self.whole.endswith("\N{REPLACEMENT CHARACTER}") else self.rest()
+
+    def rest(self) -> str:
+        """What has not been emitted yet."""
+        piece = self.whole[len(self._emitted) :]
+        self._emitted += piece
+        return piece

@@ -1,0 +1,101 @@
+"""Decoding an answer token by token behind a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    LogitsProcessorList,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from hermes.cache import Origin, SlabCache
+from hermes.errors import ModelError, UsageError
+from hermes.models.base import VideoModel
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How answers are decoded.
+
+    Attributes:
+        max_new_tokens: longest answer, in tokens.
+        temperature: 0 is greedy.
+        top_p: nucleus; only with a temperature.
+        repetition_penalty: divides the logits of tokens the answer already holds; the released code defaults to 1.1.
+        seed: of the sampling, only with a temperature.
+    """
+
+    max_new_tokens: int = 256
+    temperature: float = 0.0
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise UsageError(f"{self.max_new_tokens} new tokens is no answer", "ask for at least 1")
+        if self.temperature < 0 or not 0 < self.top_p <= 1 or self.repetition_penalty <= 0:
+            raise UsageError("sampling settings out of range", "temperature >= 0, 0 < top-p <= 1, repetition penalty > 0")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decoded token: its id, and the logits (vocabulary,) it was chosen from, before any penalty."""
+
+    token: int
+    logits: Tensor
+
+
+def decode(
+    model: VideoModel, cache: SlabCache, hidden: Tensor, sampling: Sampling, shared_rotation: bool = False
+) -> Iterator[Step]:
+    """Decode until an end-of-answer token (not yielded) or the length limit; the caller holds the cache's scratch.
+
+    Args:
+        hidden: (hidden,), the decoder's output for the last prompt token.
+
+    Raises:
+        ModelError: the model produced NaN or infinite logits.
+    """
+    processors = _processors(sampling)
+    generator = torch.Generator(device=hidden.device).manual_seed(sampling.seed)
+    generated: list[int] = []
+    for remaining in range(sampling.max_new_tokens - 1, -1, -1):
+        logits = model.logits(hidden)
+        token = _choose(logits, generated, processors, sampling, generator)
+        if token in model.stop_ids:
+            return
+        generated.append(token)
+        yield Step(token, logits)
+        if remaining:
+            embeds = model.embed_text([token])
+            hidden = model.forward(embeds, cache, model.text_positions(1), Origin.text(1), shared_rotation)
+
+
+def _processors(sampling: Sampling) -> Any:
+    processors = LogitsProcessorList()
+    if sampling.repetition_penalty != 1:
+        processors.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
+    if sampling.temperature > 0:
+        processors.append(TemperatureLogitsWarper(sampling.temperature))
+        if sampling.top_p < 1:
+            processors.append(TopPLogitsWarper(sampling.top_p))
+    return processors
+
+
+def _choose(logits: Tensor, generated: list[int], processors: Any, sampling: Sampling, generator: torch.Generator) -> int:
+    if not torch.isfinite(logits).all():
+        kind = str(logits.dtype).removeprefix("torch.")
+        raise ModelError(f"the model produced NaN or infinite logits ({kind})", "try --dtype bf16 or --dtype fp32")
+    history = torch.tensor([generated], dtype=torch.long, device=logits.device)
+    scores = processors(history, logits[None])[0]
+    if sampling.temperature == 0:
+        return int(scores.argmax())
+    return int(torch.multinomial(scores.softmax(dim=-1), 1, generator=generator))

@@ -1,0 +1,88 @@
+"""Loading a checkpoint into the adapter of its family."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from hermes.errors import ModelError
+from hermes.models.base import VideoModel, VisualTokens
+
+FAMILIES = {"llava_onevision": "hermes.models.llava_onevision:LlavaOnevision"}
+"""Hugging Face `model_type` to the adapter, imported by name when it is needed."""
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+__all__ = ["DTYPES", "FAMILIES", "VideoModel", "VisualTokens", "load_model", "wrap_model"]
+
+
+def load_model(source: str | Path, device: str = "auto", dtype: str = "auto") -> VideoModel:
+    """Load a checkpoint of a known family from the Hugging Face hub's cache, the hub or a local folder.
+
+    Args:
+        source: hub id or folder.
+        device: `auto` (CUDA, else MPS, else CPU), `cpu`, `cuda`, `cuda:N` or `mps`.
+        dtype: `auto` (bf16 on a GPU, fp32 on a CPU), `bf16`, `fp16` or `fp32`.
+
+    Raises:
+        ModelError: the checkpoint cannot be found or read, its family is unknown, or the device is not there.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
+
+    where = _pick_device(device)
+    precision = getattr(torch, DTYPES[dtype]) if dtype != "auto" else _default_dtype(where)
+    try:
+        config = AutoConfig.from_pretrained(source)
+        _adapter(config.model_type)
+        processor = AutoProcessor.from_pretrained(source)
+        model = AutoModelForImageTextToText.from_pretrained(source, dtype=precision).to(where).eval()
+    except (OSError, ValueError) as error:
+        raise _unreadable(source, error) from error
+    return wrap_model(model, processor, str(source))
+
+
+def wrap_model(model: Any, processor: Any, name: str) -> VideoModel:
+    """Put a loaded transformers model behind the adapter of its family; raises `ModelError` for an unknown one."""
+    adapter = _adapter(model.config.model_type)
+    return adapter(model.requires_grad_(False), processor, name, getattr(model.config, "_commit_hash", None))
+
+
+def _adapter(model_type: str) -> type[VideoModel]:
+    if model_type not in FAMILIES:
+        raise ModelError(f"models of family {model_type!r} are not supported", f"known families: {', '.join(FAMILIES)}")
+    module, _, name = FAMILIES[model_type].partition(":")
+    adapter: type[VideoModel] = getattr(importlib.import_module(module), name)
+    return adapter
+
+
+def _pick_device(name: str) -> Any:
+    import torch
+
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(kind for kind in available if available[kind]))
+    try:
+        device = torch.device(f"cuda:{name}" if name.isdigit() else name)
+    except RuntimeError as error:
+        raise ModelError(f"unknown device {name!r}", "choose auto, cpu, cuda, cuda:N or mps") from error
+    usable = available.get(device.type, False)
+    if not usable or (device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()):
+        raise ModelError(f"device {name!r} is not available here", "use --device cpu, or --device auto to pick one")
+    return device
+
+
+def _default_dtype(device: Any) -> Any:
+    import torch
+
+    return torch.float32 if device.type == "cpu" else torch.bfloat16
+
+
+def _unreadable(source: str | Path, error: Exception) -> ModelError:
+    if Path(source).is_dir():
+        reason, hint = "is not a usable checkpoint folder", "it needs config.json, weights and the processor's files"
+    else:
+        reason, hint = "is not a folder and could not be fetched from the hub", f"try: hf download {source}"
+    first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return ModelError(f"model {str(source)!r} {reason}: {first_line}", hint)

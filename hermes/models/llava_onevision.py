@@ -1,0 +1,66 @@
+"""LLaVA-OneVision: SigLIP frames pooled 2 x 2, a Qwen2 decoder with plain rotary embedding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hermes.cache import Origin
+from hermes.frames import Frame
+from hermes.models.base import VideoModel, VisualTokens
+from hermes.models.prompts import Prompt, from_template, released
+
+
+class LlavaOnevision(VideoModel):
+    """Any checkpoint of the LLaVA-OneVision family.
+
+    Frames are resized to the tower's square as the checkpoint's own processor does, whatever their shape; every frame is
+    the same number of tokens. The `image_newline` embedding that ends a video is fed with a question, not with a chunk.
+    """
+
+    def __init__(self, model: Any, processor: Any, name: str, revision: str | None = None) -> None:
+        super().__init__(model, processor, name, revision)
+        vision = model.config.vision_config
+        self.grid: int = math.ceil(vision.image_size // vision.patch_size / 2)  # side after pooling
+
+    def tokens_per_frame(self, width: int, height: int) -> int:
+        return self.grid**2
+
+    def pixels(self, frames: Sequence[Frame]) -> Tensor:
+        """What the checkpoint's own processor makes of the frames: (frames, 3, side, side), the model's dtype."""
+        prepared = []
+        for _, group in groupby(frames, key=lambda frame: frame.rgb.shape):  # a stream may change its size
+            clip = torch.from_numpy(np.stack([frame.rgb for frame in group])).permute(0, 3, 1, 2)
+            batch = self.processor.video_processor(clip, return_tensors="pt", input_data_format="channels_first")
+            prepared.append(batch["pixel_values_videos"][0])
+        return torch.cat(prepared).to(self.device, self.dtype)
+
+    def embed_pixels(self, pixels: Tensor, first_frame: int) -> VisualTokens:
+        """Tower, projector and pooling over prepared pixels (frames, 3, side, side)."""
+        frames = pixels.shape[0]
+        features = self.model.get_video_features(pixels[None])
+        features = getattr(features, "pooler_output", features)  # a plain tensor in some versions
+        tokens = frames * self.grid**2
+        embeds = features.reshape(-1, features.shape[-1])[:tokens]  # some versions append image_newline
+        positions = self.text_positions(tokens)
+        return VisualTokens(embeds, positions, Origin.grid(first_frame, frames, self.grid, self.grid))
+
+    def embed_frames(self, frames: Sequence[Frame], first_frame: int) -> VisualTokens:
+        return self.embed_pixels(self.pixels(frames), first_frame)
+
+    def end_of_video(self) -> Tensor:
+        newline: Tensor = self.model.model.image_newline
+        return newline[None].to(self.dtype)
+
+    def prompt(self, style: str) -> Prompt:
+        return released(self.tokenizer) if style == "released" else from_template(self.processor, self._video_token())
+
+    def _video_token(self) -> str:
+        token: str = self.tokenizer.convert_ids_to_tokens(self.model.config.video_token_id)
+        return token

@@ -1,0 +1,84 @@
+"""How important a cached visual token is to its layer: recency, attention, their blend, and smoothing across depth.
+
+Pure functions of float32 tensors; nothing here knows a cache or a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hermes.config import MemoryConfig
+
+NORMALISATION_EPSILON = 1e-6  # keeps a constant score finite under min-max normalisation (released code)
+
+
+def min_max(scores: Tensor) -> Tensor:
+    """Scores scaled to [0, 1]: alpha of eq. 1 and 2, which the paper leaves open, as in the released code."""
+    low, high = scores.amin(), scores.amax()
+    return (scores - low) / (high - low + NORMALISATION_EPSILON)
+
+
+def recency(tokens: int, rate: float, device: torch.device | None = None) -> Tensor:
+    """The forgetting curve exp(-k d) (eq. 1) with d the distance to the newest token as a share of the cached span.
+
+    Returns: (tokens,), float32, newest last.
+    """
+    distance = torch.arange(tokens - 1, -1, -1, device=device, dtype=torch.float32) / max(tokens - 1, 1)
+    return torch.exp(-rate * distance)
+
+
+def pool_attention(weights: Tensor, prefix: int, visual: int) -> Tensor:
+    """Attention that a guidance prompt pays to each visual token, W of eq. 2: mean over heads, then over prompt tokens.
+
+    Args:
+        weights: (heads, prompt tokens, prefix + visual + prompt tokens), rows summing to 1.
+
+    Returns: (visual,), float32; not renormalised after the prefix and the prompt itself are cut off.
+    """
+    return weights.float().mean(dim=0)[:, prefix : prefix + visual].mean(dim=0)
+
+
+def raw_score(attention: Tensor | None, tokens: int, weight: float, rate: float, device: torch.device | None = None) -> Tensor:
+    """Eq. 4, the blend of normalised attention and normalised recency in one layer.
+
+    Args:
+        attention: (tokens,), pooled attention; None where `weight` is 1 and it has no say.
+        weight: omega, the share of recency.
+        rate: k of the forgetting curve.
+
+    Returns: (tokens,), float32 in [0, 1].
+    """
+    score = torch.zeros(tokens, device=device if attention is None else attention.device)
+    if weight < 1:
+        assert attention is not None and attention.shape == (tokens,)
+        score = (1 - weight) * min_max(attention.float())
+    if weight > 0:
+        score = score + weight * min_max(recency(tokens, rate, score.device))
+    return score
+
+
+def smooth(scores: Sequence[Tensor], config: MemoryConfig) -> list[Tensor]:
+    """Cross-layer smoothing (eq. 5): each layer's score blended with that of the next deeper layer, by cache index.
+
+    Args:
+        scores: per layer (tokens of that layer,), float32. A deeper layer of another length is resampled linearly first.
+    """
+    layers = len(scores)
+    smoothed = list(scores)
+    if config.smoothing_mode == "off":
+        return smoothed
+    for layer in range(layers - 2, -1, -1):
+        deeper = smoothed[layer + 1] if config.smoothing_mode == "cascade" else scores[layer + 1]
+        share = config.smoothing_share(layer, layers)
+        smoothed[layer] = (1 - share) * scores[layer] + share * _resample(deeper, len(scores[layer])).to(scores[layer].device)
+    return smoothed
+
+
+def _resample(score: Tensor, length: int) -> Tensor:
+    if len(score) == length:
+        return score
+    return F.interpolate(score[None, None], size=length, mode="linear", align_corners=False)[0, 0]
