@@ -157,7 +157,7 @@ class SlabCache(Cache):  # type: ignore[misc]
                 layer.grow(max(layer.length + tokens, layer.capacity * 2))
 
     def stage(self, relative: Tensor, origin: Origin) -> Tensor:
-        """Announce a forward of tokens at `relative` positions (axes, tokens), counted from each layer's own next position.
+        """Announce a forward of tokens at `relative` positions (axes, tokens), counted from each layer's next position.
 
         Returns: (layers, axes, tokens) absolute positions, float32, on the CPU.
         """
@@ -176,8 +176,8 @@ class SlabCache(Cache):  # type: ignore[misc]
         try:
             yield
         finally:
-            for layer, (layer.length, layer.next_position) in zip(self.layers, before, strict=True):
-                pass
+            for layer, (length, next_position) in zip(self.layers, before, strict=True):
+                layer.length, layer.next_position = length, next_position
 
     def snapshot(self) -> dict[str, Tensor]:
         """A copy of everything alive, as named tensors; `restore` takes it back exactly."""

@@ -1,7 +1,7 @@
 """Every constant of the method, in one frozen object with named presets.
 
-The paper is arXiv 2601.14724; "released code" is the authors' repository at commit 8d699b1. Where the two differ, or leave
-something open, the choice is a field here and never a number in code.
+The paper is arXiv 2601.14724; "released code" is the authors' repository at commit 8d699b1. Where the two differ, or
+leave something open, the choice is a field here and never a number in code.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class MemoryConfig:
         smoothing: (shallow, middle, deep) share lambda of the next deeper layer's score (eq. 5, appendix C).
         smoothing_mode: `cascade` blends with the already smoothed deeper score (released code), `raw` with the raw one
             (eq. 5 as printed), `off` not at all.
-        guidance: where the attention scores of the guidance prompts come from: `forward` is a true causal forward of the
-            prompt over the cache (section 3.1), `embedding` applies every layer's projections to the prompt's embeddings
-            (released code under sdpa).
+        guidance: where the attention of the guidance prompts comes from: `forward` is a true causal forward of the prompt
+            over the cache (section 3.1), `embedding` applies every layer's projections to the prompt's embeddings (the
+            released code under sdpa).
         reindex: `lazy` renumbers positions only near the model's limit, `eager` at every compression (section 3.3).
         reindex_margin: positions below the model's limit at which lazy re-indexing starts (released code).
-        position_room: tokens kept free beyond a chunk for guidance prompts, a question and its answer, in the cache and below
-            the model's position limit; a chunk that would enter it renumbers first, whatever `reindex` says.
+        position_room: tokens kept free beyond a chunk for guidance prompts, a question and its answer, in the cache and
+            below the model's position limit; a chunk that would enter it renumbers first, whatever `reindex` says.
         trigger_includes_prefix: compress when prefix + visual tokens exceed the budget (released code) instead of
             visual tokens alone.
         summary: fold the dropped tokens of a deep layer into one summary token (algorithm 1).
@@ -73,7 +73,9 @@ class MemoryConfig:
         _require(self.budget >= 2, f"budget {self.budget} is too small", "keep at least 2 visual tokens per layer")
         _require(self.chunk_frames >= 1, f"chunk of {self.chunk_frames} frames", "a chunk holds at least one frame")
         shares = 0 <= self.shallow_share and 0 <= self.deep_share and self.shallow_share + self.deep_share <= 1
-        _require(shares, "the shares of shallow and deep layers must lie in [0, 1] together", "the paper uses 0.1 and 0.3")
+        _require(
+            shares, "the shares of shallow and deep layers must lie in [0, 1] together", "the paper uses 0.1 and 0.3"
+        )
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             _require(value in allowed, f"{name} {value!r} is unknown", f"choose one of: {', '.join(allowed)}")
@@ -102,6 +104,10 @@ class MemoryConfig:
         """lambda of eq. 5 by the role of the layer that is smoothed."""
         shallow, middle, deep = self.smoothing
         return {Role.SHALLOW: shallow, Role.MIDDLE: middle, Role.DEEP: deep}[self.roles(layers)[layer]]
+
+    def reindex_due(self, top_position: float, max_positions: int) -> bool:
+        """Whether a compression renumbers: always when eager, within the margin of the limit when lazy (section 3.3)."""
+        return self.reindex == "eager" or top_position > max_positions - self.reindex_margin
 
     def _by_role(self, layer: int, layers: int, shallow: float, middle: tuple[float, float], deep: float) -> float:
         shallow_end, deep_start = self.boundaries(layers)

@@ -1,6 +1,6 @@
 """The stream engine: the one place where the order of steps is written.
 
-frames -> vision tower -> prefill -> over budget? guidance -> plan -> compaction; a question borrows the cache.
+frames -> chunk -> vision tower -> prefill -> over budget? guidance -> plan -> compaction; a question borrows the cache.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class EngineState:
 
     cache: dict[str, Tensor]
     frame_times_s: tuple[float, ...]
+    pending: tuple[Frame, ...]
     last_exchange: Exchange | None
 
 
@@ -56,6 +57,8 @@ class StreamEngine:
         self.policy = policy or make_policy("hermes", config)
         self.prompt = model.prompt(prompt_style)
         self.frame_times_s: list[float] = []
+        self._pending: list[Frame] = []
+        self._chunk_span = 0.0  # positions of the longest chunk so far
         self.last_exchange: Exchange | None = None
         prefix_ids = self.prompt.prefix_ids()
         self.prefix = len(prefix_ids)
@@ -67,15 +70,29 @@ class StreamEngine:
         """Visual tokens held, per layer."""
         return tuple(length - self.prefix for length in self.cache.lengths)
 
-    @torch.inference_mode()
-    def feed(self, frames: Sequence[Frame]) -> ChunkEncoded:
-        """Take the next frames of the stream into memory.
+    @property
+    def now_s(self) -> float | None:
+        """Time of the newest frame taken in; None before the first."""
+        return self._pending[-1].time_s if self._pending else self.frame_times_s[-1] if self.frame_times_s else None
+
+    def push(self, frame: Frame) -> ChunkEncoded | None:
+        """Take the next frame of the stream; every `config.chunk_frames` of them become part of the memory together.
+
+        Questions see the frames that wait for their chunk too, so nothing is missed, and chunks start at the same frames
+        whatever is asked in between.
 
         Raises:
             UsageError: the positions of a memory without a budget have reached the model's limit.
         """
-        assert frames, "a chunk holds at least one frame"
-        self._check_order(frames)
+        assert self.now_s is None or frame.time_s >= self.now_s, "frames come in the order of their times"
+        self._pending.append(frame)
+        if len(self._pending) < self.config.chunk_frames:
+            return None
+        frames, self._pending = self._pending, []
+        return self._feed(frames)
+
+    @torch.inference_mode()
+    def _feed(self, frames: Sequence[Frame]) -> ChunkEncoded:
         clock = _Clock(self.model.device)
         visual = self.model.embed_frames(frames, first_frame=len(self.frame_times_s))
         vision_ms = clock.lap_ms()
@@ -84,7 +101,7 @@ class StreamEngine:
 
     @torch.inference_mode()
     def feed_tokens(self, visual: VisualTokens, times_s: Sequence[float]) -> ChunkEncoded:
-        """`feed` behind the vision tower: take a chunk that is already embedded. `vision_ms` of the event is 0."""
+        """Take a whole chunk that is already embedded into memory; `vision_ms` of the event is 0. Raises as `push`."""
         clock = _Clock(self.model.device)
         first_frame = len(self.frame_times_s)
         self._make_room(visual.positions)
@@ -106,10 +123,15 @@ class StreamEngine:
         )
 
     @torch.inference_mode()
-    def ask(self, question: str, sampling: Sampling | None = None) -> Iterator[AnswerDelta | Answer]:
+    def ask(
+        self, question: str, sampling: Sampling | None = None, remember: bool = True
+    ) -> Iterator[AnswerDelta | Answer]:
         """Answer a question from the memory as it stands: pieces of text, then the whole `Answer`.
 
         The memory afterwards is bit-identical, also when the caller stops early (close the iterator) or the model fails.
+
+        Args:
+            remember: let the exchange colour the guidance of later compressions (appendix B).
 
         Raises:
             UsageError: the question is empty, or too long for the room kept free for it.
@@ -123,6 +145,7 @@ class StreamEngine:
         stamps: list[float] = []
         text = _IncrementalText(self.model)
         with self.cache.scratch():
+            self._read_pending()
             hidden = self._read_question(ids)
             for step in decode(self.model, self.cache, hidden, sampling, self.config.shared_rotation):
                 stamps.append(clock.elapsed_ms())
@@ -132,17 +155,19 @@ class StreamEngine:
             yield AnswerDelta(piece)
         reason: FinishReason = "length" if len(stamps) == sampling.max_new_tokens else "stop"
         answer = self._answer(question, text, reason, len(ids), stamps, clock)
-        self.last_exchange = Exchange(answer.question, answer.text)
+        if remember:
+            self.last_exchange = Exchange(answer.question, answer.text)
         yield answer
 
     def snapshot(self) -> EngineState:
         """A copy of everything that later answers depend on."""
-        return EngineState(self.cache.snapshot(), tuple(self.frame_times_s), self.last_exchange)
+        return EngineState(self.cache.snapshot(), tuple(self.frame_times_s), tuple(self._pending), self.last_exchange)
 
     def restore(self, state: EngineState) -> None:
         """Return to a `snapshot`; answers from here equal those given then, token for token."""
         self.cache.restore(state.cache)
         self.frame_times_s = list(state.frame_times_s)
+        self._pending = list(state.pending)
         self.last_exchange = state.last_exchange
 
     def _append(self, embeds: Tensor, positions: Tensor, origin: Origin) -> Tensor:
@@ -158,21 +183,19 @@ class StreamEngine:
         places = [layer.place[:, self.prefix : layer.length] for layer in self.cache.layers]
         plan = self.policy.plan(MemoryView(self.prefix, attention, places))
         score_ms = clock.lap_ms()
-        reindex = self._reindex_due()
+        reindex = self.config.reindex_due(self.cache.top_position - 1, self.model.max_positions)
         compact(self.cache, plan, self.prefix, reindex, self.model.cos_sin)
         compact_ms = clock.lap_ms()
         dropped = tuple(length - len(keep) for length, keep in zip(before, plan.keep, strict=True))
         return Compression(dropped, reindex, guidance_ms, score_ms, compact_ms)
 
-    def _reindex_due(self) -> bool:
-        """Lazy: only when the largest position has come within the margin of the model's limit (section 3.3)."""
-        if self.config.reindex == "eager":
-            return True
-        return self.cache.top_position - 1 > self.model.max_positions - self.config.reindex_margin
-
     def _make_room(self, positions: Tensor) -> None:
-        """Renumber BEFORE a prefill that would leave the model's position range, so that no position ever passes it."""
-        needed = float(positions.max()) + 1 + self.config.position_room
+        """Renumber BEFORE a prefill that would leave the model's position range, so that no position ever passes it.
+
+        Room is kept for this chunk, for frames that wait for the next one, and for guidance or a question with its answer.
+        """
+        self._chunk_span = max(self._chunk_span, float(positions.max()) + 1)
+        needed = 2 * self._chunk_span + self.config.position_room
         if self.cache.top_position + needed <= self.model.max_positions:
             return
         plan = KeepPlan.everything(self.cache.lengths)
@@ -194,9 +217,14 @@ class StreamEngine:
             )
         return ids
 
+    def _read_pending(self) -> None:
+        if self._pending:
+            visual = self.model.embed_frames(self._pending, first_frame=len(self.frame_times_s))
+            self._append(visual.embeds, visual.positions, visual.origin)
+
     def _read_question(self, ids: Sequence[int]) -> Tensor:
         embeds = self.model.embed_text(ids)
-        if self.prompt.ends_video and self.frame_times_s:
+        if self.prompt.ends_video and self.now_s is not None:
             embeds = torch.cat((self.model.end_of_video(), embeds))
         return self._append(embeds, self.model.text_positions(len(embeds)), Origin.text(len(embeds)))
 
@@ -207,17 +235,13 @@ class StreamEngine:
         return Answer(
             question=question,
             text=text.whole.strip(),
-            at_s=self.frame_times_s[-1] if self.frame_times_s else None,
+            at_s=self.now_s,
             finish_reason=reason,
             question_tokens=read,
             answer_tokens=len(stamps),
             ttft_ms=stamps[0] if stamps else clock.elapsed_ms(),
             tpot_ms=sum(gaps) / len(gaps) if gaps else None,
         )
-
-    def _check_order(self, frames: Sequence[Frame]) -> None:
-        times = [*self.frame_times_s[-1:], *(frame.time_s for frame in frames)]
-        assert all(earlier <= later for earlier, later in pairwise(times)), "frames come in the order of their times"
 
 
 class _Clock:

@@ -14,9 +14,7 @@ from hermes.config import MemoryConfig
 from hermes.models.base import VideoModel
 from hermes.policies import Guidance
 
-LOCAL_PROMPT = (
-    "Describe the current scene in detail, focusing on specific objects, fine-grained actions, and spatial relationships."
-)
+LOCAL_PROMPT = "Describe the current scene in detail, focusing on specific objects, fine-grained actions, and spatial relationships."
 GLOBAL_PROMPT = (
     "Summarize the video narrative, identifying main characters, key events, timeline changes, and the overall theme."
 )

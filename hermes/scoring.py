@@ -42,7 +42,9 @@ def pool_attention(weights: Tensor, prefix: int, visual: int) -> Tensor:
     return weights.float().mean(dim=0)[:, prefix : prefix + visual].mean(dim=0)
 
 
-def raw_score(attention: Tensor | None, tokens: int, weight: float, rate: float, device: torch.device | None = None) -> Tensor:
+def raw_score(
+    attention: Tensor | None, tokens: int, weight: float, rate: float, device: torch.device | None = None
+) -> Tensor:
     """Eq. 4, the blend of normalised attention and normalised recency in one layer.
 
     Args:
@@ -74,7 +76,9 @@ def smooth(scores: Sequence[Tensor], config: MemoryConfig) -> list[Tensor]:
     for layer in range(layers - 2, -1, -1):
         deeper = smoothed[layer + 1] if config.smoothing_mode == "cascade" else scores[layer + 1]
         share = config.smoothing_share(layer, layers)
-        smoothed[layer] = (1 - share) * scores[layer] + share * _resample(deeper, len(scores[layer])).to(scores[layer].device)
+        smoothed[layer] = (1 - share) * scores[layer] + share * _resample(deeper, len(scores[layer])).to(
+            scores[layer].device
+        )
     return smoothed
 
 

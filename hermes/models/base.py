@@ -66,12 +66,14 @@ class VideoModel(ABC):
     @property
     def device(self) -> torch.device:
         """Where embeddings enter the decoder."""
-        return next(self.decoder.parameters()).device
+        device: torch.device = next(self.decoder.parameters()).device
+        return device
 
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the decoder's activations and of its KV cache."""
-        return next(self.decoder.parameters()).dtype
+        dtype: torch.dtype = next(self.decoder.parameters()).dtype
+        return dtype
 
     @property
     def tokenizer(self) -> Any:
@@ -175,7 +177,7 @@ class VideoModel(ABC):
         if shared_rotation:
             absolute = absolute[:1].expand_as(absolute)
         cos, sin = self.cos_sin(absolute.to(self.device))
-        self._angles = list(zip(cos.split(1), sin.split(1), strict=True))
+        self._angles = list(zip(torch.split(cos, 1), torch.split(sin, 1), strict=True))
 
     def _own_angles(self, index: int) -> Any:
         def replace_angles(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
