@@ -98,7 +98,7 @@ class SlabLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def grow(self, capacity: int) -> None:
-        """Reallocate to a larger capacity; only policies without a budget ever need it."""
+        """Reallocate to a larger capacity."""
         for name in ("keys", "values", "raw_keys"):
             setattr(self, name, _extended(getattr(self, name), capacity, dim=2))
         for name in ("positions", "place", "count"):
@@ -150,11 +150,17 @@ class SlabCache(Cache):  # type: ignore[misc]
         slabs = (slab for layer in self.layers for slab in (layer.keys, layer.values, layer.raw_keys))
         return sum(slab.numel() * slab.element_size() for slab in slabs)
 
-    def reserve(self, tokens: int) -> None:
-        """Make sure that every layer can take `tokens` more; slabs sized for a budget never grow."""
+    def grow(self, capacity: int) -> None:
+        """Give every layer at least `capacity` slots."""
         for layer in self.layers:
-            if layer.length + tokens > layer.capacity:
-                layer.grow(max(layer.length + tokens, layer.capacity * 2))
+            if layer.capacity < capacity:
+                layer.grow(capacity)
+
+    def reserve(self, tokens: int) -> None:
+        """Make sure that every layer can take `tokens` more. A cache sized for its budget never grows here; one without a
+        budget at least doubles."""
+        if any(layer.length + tokens > layer.capacity for layer in self.layers):
+            self.grow(max(max(self.lengths) + tokens, 2 * self.layers[0].capacity))
 
     def stage(self, relative: Tensor, origin: Origin) -> Tensor:
         """Announce a forward of tokens at `relative` positions (axes, tokens), counted from each layer's next position.

@@ -51,9 +51,7 @@ def compact(cache: SlabCache, plan: KeepPlan, prefix: int, reindex: bool, cos_si
         layer.next_position = top + 1
 
 
-def _compact_layer(
-    layer: SlabLayer, keep: Tensor, summarise: bool, prefix: int, reindex: bool, cos_sin: CosSin
-) -> None:
+def _compact_layer(layer: SlabLayer, keep: Tensor, summarise: bool, prefix: int, reindex: bool, cos_sin: CosSin) -> None:
     _fill_raw_keys(layer, cos_sin)
     summary = _fold(layer, keep) if summarise and len(keep) < layer.length else None
     _gather(layer, keep)

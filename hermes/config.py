@@ -41,8 +41,9 @@ class MemoryConfig:
             released code under sdpa).
         reindex: `lazy` renumbers positions only near the model's limit, `eager` at every compression (section 3.3).
         reindex_margin: positions below the model's limit at which lazy re-indexing starts (released code).
-        position_room: tokens kept free beyond a chunk for guidance prompts, a question and its answer, in the cache and
-            below the model's position limit; a chunk that would enter it renumbers first, whatever `reindex` says.
+        position_room: tokens kept free for a question and its answer, in the cache and below the model's position limit; a
+            chunk that would enter it renumbers first, whatever `reindex` says.
+        history_tokens: the longest part of the last question and answer that is woven into a guidance prompt.
         trigger_includes_prefix: compress when prefix + visual tokens exceed the budget (released code) instead of
             visual tokens alone.
         summary: fold the dropped tokens of a deep layer into one summary token (algorithm 1).
@@ -64,6 +65,7 @@ class MemoryConfig:
     reindex: Literal["lazy", "eager"] = "lazy"
     reindex_margin: int = 1024
     position_room: int = 512
+    history_tokens: int = 128
     trigger_includes_prefix: bool = False
     summary: bool = True
     protect_summary: bool = False
@@ -73,9 +75,7 @@ class MemoryConfig:
         _require(self.budget >= 2, f"budget {self.budget} is too small", "keep at least 2 visual tokens per layer")
         _require(self.chunk_frames >= 1, f"chunk of {self.chunk_frames} frames", "a chunk holds at least one frame")
         shares = 0 <= self.shallow_share and 0 <= self.deep_share and self.shallow_share + self.deep_share <= 1
-        _require(
-            shares, "the shares of shallow and deep layers must lie in [0, 1] together", "the paper uses 0.1 and 0.3"
-        )
+        _require(shares, "the shares of shallow and deep layers must lie in [0, 1] together", "the paper uses 0.1 and 0.3")
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             _require(value in allowed, f"{name} {value!r} is unknown", f"choose one of: {', '.join(allowed)}")

@@ -20,7 +20,7 @@ from hermes.errors import UsageError
 from hermes.events import Answer, AnswerDelta, ChunkEncoded, Compression, FinishReason
 from hermes.frames import Frame
 from hermes.generate import Sampling, decode
-from hermes.guidance import Exchange, guidance_attention
+from hermes.guidance import Exchange, guidance_attention, guidance_room
 from hermes.models.base import VideoModel, VisualTokens
 from hermes.policies import MemoryView, Policy, make_policy
 
@@ -45,6 +45,7 @@ class StreamEngine:
         prompt_style: see `hermes.models.prompts.STYLES`.
     """
 
+    @torch.inference_mode()
     def __init__(
         self,
         model: VideoModel,
@@ -59,10 +60,11 @@ class StreamEngine:
         self.frame_times_s: list[float] = []
         self._pending: list[Frame] = []
         self._chunk_span = 0.0  # positions of the longest chunk so far
+        self._room = max(config.position_room, guidance_room(model, self.policy.guidance(model.layers), config))
         self.last_exchange: Exchange | None = None
         prefix_ids = self.prompt.prefix_ids()
         self.prefix = len(prefix_ids)
-        self.cache: SlabCache = model.new_cache(self.prefix + config.budget + config.position_room)
+        self.cache: SlabCache = model.new_cache(self.prefix + self._room)
         self._append(model.embed_text(prefix_ids), model.text_positions(self.prefix), Origin.text(self.prefix))
 
     @property
@@ -104,7 +106,7 @@ class StreamEngine:
         """Take a whole chunk that is already embedded into memory; `vision_ms` of the event is 0. Raises as `push`."""
         clock = _Clock(self.model.device)
         first_frame = len(self.frame_times_s)
-        self._make_room(visual.positions)
+        self._make_room(visual)
         self._append(visual.embeds, visual.positions, visual.origin)
         self.frame_times_s.extend(times_s)
         prefill_ms = clock.lap_ms()
@@ -123,9 +125,7 @@ class StreamEngine:
         )
 
     @torch.inference_mode()
-    def ask(
-        self, question: str, sampling: Sampling | None = None, remember: bool = True
-    ) -> Iterator[AnswerDelta | Answer]:
+    def ask(self, question: str, sampling: Sampling | None = None, remember: bool = True) -> Iterator[AnswerDelta | Answer]:
         """Answer a question from the memory as it stands: pieces of text, then the whole `Answer`.
 
         The memory afterwards is bit-identical, also when the caller stops early (close the iterator) or the model fails.
@@ -163,6 +163,7 @@ class StreamEngine:
         """A copy of everything that later answers depend on."""
         return EngineState(self.cache.snapshot(), tuple(self.frame_times_s), tuple(self._pending), self.last_exchange)
 
+    @torch.inference_mode()
     def restore(self, state: EngineState) -> None:
         """Return to a `snapshot`; answers from here equal those given then, token for token."""
         self.cache.restore(state.cache)
@@ -189,13 +190,16 @@ class StreamEngine:
         dropped = tuple(length - len(keep) for length, keep in zip(before, plan.keep, strict=True))
         return Compression(dropped, reindex, guidance_ms, score_ms, compact_ms)
 
-    def _make_room(self, positions: Tensor) -> None:
-        """Renumber BEFORE a prefill that would leave the model's position range, so that no position ever passes it.
+    def _make_room(self, visual: VisualTokens) -> None:
+        """Size the cache at the first chunk, and renumber BEFORE a prefill that would leave the model's position range, so
+        that no position ever passes it.
 
         Room is kept for this chunk, for frames that wait for the next one, and for guidance or a question with its answer.
         """
-        self._chunk_span = max(self._chunk_span, float(positions.max()) + 1)
-        needed = 2 * self._chunk_span + self.config.position_room
+        if self.policy.bounded:
+            self.cache.grow(self.prefix + self.config.budget + len(visual.embeds) + self._room)
+        self._chunk_span = max(self._chunk_span, float(visual.positions.max()) + 1)
+        needed = 2 * self._chunk_span + self._room
         if self.cache.top_position + needed <= self.model.max_positions:
             return
         plan = KeepPlan.everything(self.cache.lengths)

@@ -42,9 +42,7 @@ class Sampling:
         if self.max_new_tokens < 1:
             raise UsageError(f"{self.max_new_tokens} new tokens is no answer", "ask for at least 1")
         if self.temperature < 0 or not 0 < self.top_p <= 1 or self.repetition_penalty <= 0:
-            raise UsageError(
-                "sampling settings out of range", "temperature >= 0, 0 < top-p <= 1, repetition penalty > 0"
-            )
+            raise UsageError("sampling settings out of range", "temperature >= 0, 0 < top-p <= 1, repetition penalty > 0")
 
 
 @dataclass(frozen=True)
@@ -92,9 +90,7 @@ def _processors(sampling: Sampling) -> Any:
     return processors
 
 
-def _choose(
-    logits: Tensor, generated: list[int], processors: Any, sampling: Sampling, generator: torch.Generator
-) -> int:
+def _choose(logits: Tensor, generated: list[int], processors: Any, sampling: Sampling, generator: torch.Generator) -> int:
     if not torch.isfinite(logits).all():
         kind = str(logits.dtype).removeprefix("torch.")
         raise ModelError(f"the model produced NaN or infinite logits ({kind})", "try --dtype bf16 or --dtype fp32")

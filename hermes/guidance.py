@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,9 @@ from hermes.config import MemoryConfig
 from hermes.models.base import VideoModel
 from hermes.policies import Guidance
 
-LOCAL_PROMPT = "Describe the current scene in detail, focusing on specific objects, fine-grained actions, and spatial relationships."
+LOCAL_PROMPT = (
+    "Describe the current scene in detail, focusing on specific objects, fine-grained actions, and spatial relationships."
+)
 GLOBAL_PROMPT = (
     "Summarize the video narrative, identifying main characters, key events, timeline changes, and the overall theme."
 )
@@ -31,12 +33,18 @@ class Exchange:
         return f"Question: {self.question} Answer: {self.answer}"
 
 
-def prompt_text(guidance: Guidance, last: Exchange | None) -> str:
+def prompt_text(guidance: Guidance, history: str) -> str:
     """The text of a guidance prompt, with the last exchange woven in if there is one."""
-    local = f"Find recent details related to: {last}. {LOCAL_PROMPT}" if last else LOCAL_PROMPT
-    whole = f"Context summary: {last}. {GLOBAL_PROMPT}" if last else GLOBAL_PROMPT
+    local = f"Find recent details related to: {history}. {LOCAL_PROMPT}" if history else LOCAL_PROMPT
+    whole = f"Context summary: {history}. {GLOBAL_PROMPT}" if history else GLOBAL_PROMPT
     texts = {Guidance.LOCAL: local, Guidance.GLOBAL: whole, Guidance.MIXED: f"{local}; {whole}"}
     return texts[guidance]
+
+
+def guidance_room(model: VideoModel, wanted: Sequence[Guidance | None], config: MemoryConfig) -> int:
+    """Tokens that the wanted prompts take at most, all together."""
+    texts = [prompt_text(guidance, history=str(Exchange("", ""))) for guidance in _distinct(wanted)]
+    return sum(len(model.tokenize(text)) + 2 * config.history_tokens for text in texts)  # the mixed prompt holds it twice
 
 
 def guidance_attention(
@@ -58,10 +66,11 @@ def guidance_attention(
 
     Returns: per layer (visual tokens,) float32, or None where nothing was wanted.
     """
-    prompts = sorted({guidance for guidance in wanted if guidance is not None}, key=lambda guidance: guidance.value)
+    prompts = _distinct(wanted)
     if not prompts:
         return [None] * len(wanted)
-    ids = [model.tokenize(prompt_text(guidance, last)) for guidance in prompts]
+    history = _cut(model, str(last), config.history_tokens) if last else ""
+    ids = [model.tokenize(prompt_text(guidance, history)) for guidance in prompts]
     return attention_of(model, cache, prefix, ids, [None if g is None else prompts.index(g) for g in wanted], config)
 
 
@@ -86,3 +95,16 @@ def attention_of(
         else:
             model.probe_embeddings(embeds, cache, positions, probe, config.shared_rotation)
     return probe.attention
+
+
+def _distinct(wanted: Sequence[Guidance | None]) -> list[Guidance]:
+    return sorted({guidance for guidance in wanted if guidance is not None}, key=lambda guidance: guidance.value)
+
+
+def _cut(model: VideoModel, text: str, limit: int) -> str:
+    """The start of a text, at most `limit` tokens."""
+    ids = model.tokenize(text)
+    if len(ids) <= limit:
+        return text
+    starts: Iterator[str] = (model.tokenizer.decode(ids[:end]) for end in range(limit, -1, -1))
+    return next(start for start in starts if len(model.tokenize(start)) <= limit)  # cut text may split into more tokens

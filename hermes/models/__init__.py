@@ -6,6 +6,9 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
+
 from hermes.errors import ModelError
 from hermes.models.base import VideoModel, VisualTokens
 
@@ -28,9 +31,6 @@ def load_model(source: str | Path, device: str = "auto", dtype: str = "auto") ->
     Raises:
         ModelError: the checkpoint cannot be found or read, its family is unknown, or the device is not there.
     """
-    import torch
-    from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
-
     where = _pick_device(device)
     precision = getattr(torch, DTYPES[dtype]) if dtype != "auto" else _default_dtype(where)
     try:
@@ -57,9 +57,7 @@ def _adapter(model_type: str) -> type[VideoModel]:
     return adapter
 
 
-def _pick_device(name: str) -> Any:
-    import torch
-
+def _pick_device(name: str) -> torch.device:
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return torch.device(next(kind for kind in available if available[kind]))
@@ -73,9 +71,7 @@ def _pick_device(name: str) -> Any:
     return device
 
 
-def _default_dtype(device: Any) -> Any:
-    import torch
-
+def _default_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "cpu" else torch.bfloat16
 
 

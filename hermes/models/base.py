@@ -123,10 +123,7 @@ class VideoModel(ABC):
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         devices = (next(layer.parameters()).device for layer in self.decoder.layers)
         return SlabCache(
-            [
-                SlabLayer(capacity, config.num_key_value_heads, head_dim, self.axes, self.dtype, device)
-                for device in devices
-            ]
+            [SlabLayer(capacity, config.num_key_value_heads, head_dim, self.axes, self.dtype, device) for device in devices]
         )
 
     def forward(

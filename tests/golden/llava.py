@@ -76,9 +76,7 @@ class Replay:
         with torch.inference_mode():
             visual = self.model.embed_pixels(self.recording[f"{name}pixels"], len(self.engine.frame_times_s))
         self.differences.compare("embeds", visual.embeds, self.recording[f"{name}embeds"])
-        visual = replace(
-            visual, embeds=self.recording[f"{name}embeds"]
-        )  # the tower's rounding stays out of the decoder's
+        visual = replace(visual, embeds=self.recording[f"{name}embeds"])  # the tower's rounding stays out of the decoder's
         event = self.engine.feed_tokens(visual, [float(self.step)] * len(self.recording[f"{name}pixels"]))
         self.differences.compare("flags", event.compression is not None, f"{name}keep_00" in self.recording)
         self._check_cache(name)
@@ -89,9 +87,7 @@ class Replay:
         name = f"s{self.step}_"
         new = self.recording[f"{name}new_k"].shape[2]
         for quantity, slab in (("keys", "keys"), ("values", "values")):
-            appended = [
-                getattr(layer, slab)[0, :, layer.length - new : layer.length] for layer in self.engine.cache.layers
-            ]
+            appended = [getattr(layer, slab)[0, :, layer.length - new : layer.length] for layer in self.engine.cache.layers]
             self.differences.compare(quantity, torch.stack(appended), self.recording[f"{name}new_{quantity[0]}"])
         pooled = self.recording.per_layer(f"{name}pooled")
         attention = [None if ours is None else recorded for ours, recorded in zip(view.attention, pooled, strict=True)]

@@ -71,9 +71,7 @@ class Differences:
     @property
     def passed(self) -> bool:
         """Whether anything was compared and all of it is within tolerance."""
-        return bool(self._largest) and all(
-            value <= self._tolerances[quantity] for quantity, value in self._largest.items()
-        )
+        return bool(self._largest) and all(value <= self._tolerances[quantity] for quantity, value in self._largest.items())
 
     def __str__(self) -> str:
         return "  ".join(f"{quantity} {value:.1e}" for quantity, value in sorted(self._largest.items()))

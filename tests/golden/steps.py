@@ -130,9 +130,7 @@ def _next_positions(cache: SlabCache) -> list[float]:
     return [layer.next_position for layer in cache.layers]
 
 
-def _compare_scores(
-    differences: Differences, policy: Hermes, view: MemoryView, recording: Recording, name: str
-) -> None:
+def _compare_scores(differences: Differences, policy: Hermes, view: MemoryView, recording: Recording, name: str) -> None:
     for quantity, scores in (("raw", policy.raw_scores(view)), ("smooth", policy.scores(view))):
         for ours, recorded in zip(scores, recording.per_layer(f"{name}{quantity}"), strict=True):
             differences.compare(quantity, ours, recorded)

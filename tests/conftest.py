@@ -1,0 +1,43 @@
+"""Fixtures shared by the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hermes.frames import Frame
+from hermes.models import VideoModel, wrap_model
+from tests import make_tiny
+
+
+@pytest.fixture(autouse=True)
+def _deterministic() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def stock() -> tuple[Any, Any]:
+    """A plain transformers LLaVA-OneVision and its processor, untouched."""
+    return make_tiny.llava_onevision()
+
+
+@pytest.fixture
+def model() -> VideoModel:
+    """The same weights behind our adapter."""
+    return wrap_model(*make_tiny.llava_onevision(), "tiny random")
+
+
+@pytest.fixture
+def small_model() -> Callable[..., VideoModel]:
+    """Random models with other depths and position ranges."""
+    return lambda **sizes: wrap_model(*make_tiny.llava_onevision(**sizes), "tiny random")
+
+
+def noise_frames(count: int, seed: int = 0, width: int = 40, height: int = 30) -> list[Frame]:
+    """Frames of noise, one a second."""
+    rng = np.random.default_rng(seed)
+    return [Frame(float(index), rng.integers(0, 256, (height, width, 3), dtype=np.uint8)) for index in range(count)]

@@ -1,0 +1,252 @@
+"""The engine against stock transformers, and what a question may never do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hermes.config import MemoryConfig
+from hermes.engine import StreamEngine
+from hermes.errors import ModelError, UsageError
+from hermes.events import Answer, AnswerDelta, ChunkEncoded
+from hermes.frames import Frame
+from hermes.generate import Sampling, decode
+from hermes.models import VideoModel
+from hermes.policies import POLICIES, make_policy
+from tests.conftest import noise_frames
+
+TOKENS = 9  # per frame of the random model
+QUESTION = "What is on screen now?"
+
+
+def engine_for(model: VideoModel, policy: str = "hermes", **settings: Any) -> StreamEngine:
+    config = MemoryConfig(
+        **{"budget": 4 * TOKENS, "chunk_frames": 2, "position_room": 128, "history_tokens": 16, **settings}
+    )
+    return StreamEngine(model, config, make_policy(policy, config))
+
+
+def watch(engine: StreamEngine, frames: list[Frame]) -> list[ChunkEncoded]:
+    return [event for frame in frames if (event := engine.push(frame)) is not None]
+
+
+def answer(engine: StreamEngine, question: str = QUESTION, **sampling: Any) -> Answer:
+    *_, last = engine.ask(question, Sampling(**{"max_new_tokens": 8, **sampling}))
+    assert isinstance(last, Answer)
+    return last
+
+
+@torch.inference_mode()
+def answer_logits(engine: StreamEngine, question: str, tokens: int) -> Tensor:
+    """Logits of every answer token, through the engine's own steps."""
+    with engine.cache.scratch():
+        engine._read_pending()
+        hidden = engine._read_question(engine.prompt.question_ids(question))
+        steps = list(decode(engine.model, engine.cache, hidden, Sampling(max_new_tokens=tokens)))
+    return torch.stack([step.logits for step in steps])
+
+
+def memory_of(engine: StreamEngine) -> dict[str, Tensor]:
+    return engine.snapshot().cache
+
+
+def assert_same_memory(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:
+    assert left.keys() == right.keys()
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def stock_inputs(stock: tuple[Any, Any], frames: list[Frame], question: str) -> Any:
+    _, processor = stock
+    content = [{"type": "video"}, {"type": "text", "text": question}]
+    text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    clip = torch.from_numpy(np.stack([frame.rgb for frame in frames])).permute(0, 3, 1, 2)
+    return processor(text=text, videos=[clip], return_tensors="pt")
+
+
+@pytest.mark.parametrize("chunk_frames", [1, 3, 7, 16])
+def test_chunked_feeding_with_full_memory_equals_one_stock_forward(
+    stock: tuple[Any, Any], model: VideoModel, chunk_frames: int
+) -> None:
+    frames = noise_frames(7)
+    inputs = stock_inputs(stock, frames, QUESTION)
+    with torch.inference_mode():
+        expected = stock[0](**inputs).logits[0, -1]
+        generated = stock[0].generate(**inputs, max_new_tokens=8, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+    engine = engine_for(model, "full", chunk_frames=chunk_frames)
+    watch(engine, frames)
+    torch.testing.assert_close(answer_logits(engine, QUESTION, 1)[0], expected, atol=1e-4, rtol=0)
+    tokens = [token for token in generated.tolist() if token not in model.stop_ids]
+    assert answer(engine).text == model.tokenizer.decode(tokens, skip_special_tokens=True).strip()
+
+
+@pytest.mark.parametrize("chunk_frames", [2, 4])
+def test_sliding_window_equals_a_stock_forward_with_the_dropped_tokens_masked(
+    stock: tuple[Any, Any], model: VideoModel, chunk_frames: int
+) -> None:
+    budget, frames = 5 * TOKENS, noise_frames(12)
+    engine = engine_for(model, "fifo", budget=budget, chunk_frames=chunk_frames)
+    watch(engine, frames)
+    inputs = stock_inputs(stock, frames, QUESTION)
+    total, prefix, visual = inputs["input_ids"].shape[1], engine.prefix, 12 * TOKENS
+    allowed = torch.ones(total, total, dtype=torch.bool).tril()
+    chunk = chunk_frames * TOKENS
+    for end in range(chunk, visual + 1, chunk):  # after this chunk, everything older than the budget is gone
+        allowed[prefix + end :, prefix : prefix + max(0, end - budget)] = False
+    mask = torch.where(allowed, 0.0, torch.finfo(torch.float32).min)[None, None]
+    with torch.inference_mode():
+        inputs["attention_mask"] = mask
+        expected = stock[0](**inputs).logits[0, -1]
+    torch.testing.assert_close(answer_logits(engine, QUESTION, 1)[0], expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("reindex", ["lazy", "eager"])
+@pytest.mark.parametrize("guidance", ["forward", "embedding"])
+def test_an_answer_leaves_the_memory_bit_identical(model: VideoModel, policy: str, reindex: str, guidance: str) -> None:
+    engine = engine_for(model, policy, reindex=reindex, guidance=guidance)
+    watch(engine, noise_frames(11))
+    before = memory_of(engine)
+    first = answer(engine)
+    assert_same_memory(before, memory_of(engine))
+    assert answer(engine).text == first.text
+
+
+def test_a_cancelled_answer_leaves_the_memory_bit_identical(model: VideoModel) -> None:
+    engine = engine_for(model)
+    watch(engine, noise_frames(11))
+    before = memory_of(engine)
+    whole = answer(engine).text
+    stream = engine.ask(QUESTION)
+    assert isinstance(next(stream), AnswerDelta)
+    stream.close()
+    assert_same_memory(before, memory_of(engine))
+    assert answer(engine).text == whole
+
+
+def test_a_failing_answer_leaves_the_memory_bit_identical(model: VideoModel) -> None:
+    engine = engine_for(model)
+    watch(engine, noise_frames(6))
+    before = memory_of(engine)
+    model.model.lm_head.weight[5] = float("inf")
+    with pytest.raises(ModelError, match="NaN or infinite"):
+        answer(engine)
+    assert_same_memory(before, memory_of(engine))
+
+
+@pytest.mark.parametrize("reindex", ["lazy", "eager"])
+def test_answers_do_not_depend_on_questions_asked_before(model: VideoModel, reindex: str) -> None:
+    quiet, chatty = engine_for(model, reindex=reindex), engine_for(model, reindex=reindex)
+    for frame in noise_frames(13):
+        quiet.push(frame)
+        chatty.push(frame)
+        list(chatty.ask("How many?", Sampling(max_new_tokens=3), remember=False))
+    assert_same_memory(memory_of(quiet), memory_of(chatty))
+    assert answer(quiet).text == answer(chatty).text
+
+
+def test_the_last_exchange_colours_what_is_kept(model: VideoModel) -> None:
+    plain, coloured = engine_for(model), engine_for(model)
+    for engine in (plain, coloured):
+        watch(engine, noise_frames(4))
+    answer(coloured)
+    for engine in (plain, coloured):
+        watch(engine, noise_frames(8)[4:])
+    kept = [[layer.place[:, : layer.length].clone() for layer in engine.cache.layers] for engine in (plain, coloured)]
+    assert any(not torch.equal(left, right) for left, right in zip(*kept, strict=True))
+
+
+def test_a_restored_snapshot_continues_exactly(model: VideoModel) -> None:
+    engine = engine_for(model)
+    frames = noise_frames(15)
+    watch(engine, frames[:9])
+    answer(engine)
+    state = engine.snapshot()
+    watch(engine, frames[9:])
+    expected, memory = answer(engine).text, memory_of(engine)
+    engine.restore(state)
+    watch(engine, frames[9:])
+    assert_same_memory(memory, memory_of(engine))
+    assert answer(engine).text == expected
+
+
+def test_the_memory_never_grows_past_its_budget(model: VideoModel) -> None:
+    engine = engine_for(model)
+    watch(engine, noise_frames(2))
+    allocated = engine.cache.nbytes
+    for event in watch(engine, noise_frames(60)[2:]):
+        assert max(event.visual_tokens) <= engine.config.budget
+        answer(engine, max_new_tokens=2)
+    assert engine.cache.nbytes == allocated
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    policy=st.sampled_from(["hermes", "fifo"]),
+    reindex=st.sampled_from(["lazy", "eager"]),
+    budget_frames=st.integers(1, 8),
+    chunk_frames=st.integers(1, 4),
+    frames=st.integers(20, 50),
+    margin=st.sampled_from([0, 64, 1024]),
+)
+def test_no_position_ever_passes_the_models_range(
+    small_model: Callable[..., VideoModel], policy: str, reindex: str, budget_frames: int, chunk_frames: int,
+    frames: int, margin: int,
+) -> None:  # fmt: skip
+    limit = 400
+    model = small_model(layers=3, max_positions=limit)
+    seen: list[float] = []
+    stage = model._stage
+    model._stage = lambda cache, positions, *rest: (  # type: ignore[method-assign]
+        stage(cache, positions, *rest), seen.append(cache.top_position - 1)
+    )[0]  # fmt: skip
+    engine = engine_for(
+        model, policy, reindex=reindex, budget=budget_frames * TOKENS, chunk_frames=chunk_frames,
+        reindex_margin=margin, position_room=100,
+    )  # fmt: skip
+    for frame in noise_frames(frames):
+        engine.push(frame)
+    list(engine.ask("?", Sampling(max_new_tokens=3)))
+    assert max(seen) <= limit - 1
+
+
+def test_a_full_memory_refuses_to_pass_the_models_range(small_model: Callable[..., VideoModel]) -> None:
+    engine = engine_for(small_model(max_positions=400), "full", position_room=100)
+    with pytest.raises(UsageError, match="400 positions") as caught:
+        watch(engine, noise_frames(60))
+    assert "--policy hermes" in caught.value.hint
+    assert answer(engine).text  # what was seen can still be asked about
+
+
+def test_chunks_start_at_fixed_frames_and_report_what_happened(model: VideoModel) -> None:
+    engine = engine_for(model, chunk_frames=3)
+    events = watch(engine, noise_frames(10))
+    assert [(event.first_frame, event.frames, event.tokens) for event in events] == [
+        (first, 3, 3 * TOKENS) for first in (0, 3, 6)
+    ]
+    assert [event.compression is not None for event in events] == [False, True, True]
+    assert events[-1].compression is not None
+    assert events[-1].compression.dropped == (27, 27, 28, 28)  # the deep layers make room for a summary token
+    assert engine.now_s == 9.0
+    assert answer(engine).at_s == 9.0
+
+
+def test_questions_that_cannot_be_answered_are_refused(model: VideoModel) -> None:
+    engine = engine_for(model)
+    for question in ("", "  \n"):
+        with pytest.raises(UsageError, match="empty"):
+            list(engine.ask(question))
+    with pytest.raises(UsageError, match="tokens; there is room for 128"):
+        list(engine.ask("why? " * 100))
+
+
+def test_a_question_before_the_first_frame_is_answered_without_video(model: VideoModel) -> None:
+    result = answer(engine_for(model))
+    assert result.at_s is None
+    assert result.answer_tokens > 0
