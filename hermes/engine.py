@@ -6,7 +6,7 @@ frames -> chunk -> vision tower -> prefill -> over budget? guidance -> plan -> c
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -125,7 +125,9 @@ class StreamEngine:
         )
 
     @torch.inference_mode()
-    def ask(self, question: str, sampling: Sampling | None = None, remember: bool = True) -> Iterator[AnswerDelta | Answer]:
+    def ask(
+        self, question: str, sampling: Sampling | None = None, remember: bool = True
+    ) -> Generator[AnswerDelta | Answer, None, None]:
         """Answer a question from the memory as it stands: pieces of text, then the whole `Answer`.
 
         The memory afterwards is bit-identical, also when the caller stops early (close the iterator) or the model fails.

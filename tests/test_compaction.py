@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
 from hermes.cache import SUMMARY_ORIGIN, Origin, SlabCache, SlabLayer
 from hermes.compaction import KeepPlan, compact, compact_positions
@@ -117,8 +118,6 @@ def test_unrotating_undoes_rotation_even_when_the_embedding_scales_it() -> None:
 
 
 def test_rotation_equals_the_models_own(model: VideoModel) -> None:
-    from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
-
     positions = torch.tensor([[[0.0, 7.0, 1999.0]]])
     cos, sin = model.cos_sin(positions)
     vectors = torch.randn(1, 2, 3, 8)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hermes.cache import SlabCache
 from hermes.config import MemoryConfig
 from hermes.engine import StreamEngine
 from hermes.errors import ModelError, UsageError
@@ -26,7 +27,7 @@ TOKENS = 9  # per frame of the random model
 QUESTION = "What is on screen now?"
 
 
-def engine_for(model: VideoModel, policy: str = "hermes", **settings: Any) -> StreamEngine:
+def engine_for(model: VideoModel, policy: str = "hermes", **changes: Any) -> StreamEngine:
     config = MemoryConfig(
         **{"budget": 4 * TOKENS, "chunk_frames": 2, "position_room": 128, "history_tokens": 16, **settings}
     )
@@ -203,9 +204,12 @@ def test_no_position_ever_passes_the_models_range(
     model = small_model(layers=3, max_positions=limit)
     seen: list[float] = []
     stage = model._stage
-    model._stage = lambda cache, positions, *rest: (  # type: ignore[method-assign]
-        stage(cache, positions, *rest), seen.append(cache.top_position - 1)
-    )[0]  # fmt: skip
+
+    def watched_stage(cache: SlabCache, *arguments: Any) -> None:
+        stage(cache, *arguments)
+        seen.append(cache.top_position - 1)
+
+    model._stage = watched_stage  # type: ignore[method-assign, assignment]
     engine = engine_for(
         model, policy, reindex=reindex, budget=budget_frames * TOKENS, chunk_frames=chunk_frames,
         reindex_margin=margin, position_room=100,

@@ -65,7 +65,7 @@ def test_scores_follow_the_equations(preset: str, omega: object, rate: object) -
 def test_raw_smoothing_reads_the_unsmoothed_deeper_score_and_off_reads_none() -> None:
     attention: list[Tensor | None] = [torch.rand(6) for _ in range(4)]
     view = view_of(attention, 6)
-    scores = {mode: Hermes(MemoryConfig(smoothing_mode=mode)).scores(view) for mode in ("raw", "off")}  # type: ignore[arg-type]
+    scores = {mode: Hermes(MemoryConfig.preset("paper", smoothing_mode=mode)).scores(view) for mode in ("raw", "off")}
     torch.testing.assert_close(scores["off"], Hermes(MemoryConfig()).raw_scores(view))
     torch.testing.assert_close(scores["raw"][1], 0.7 * scores["off"][1] + 0.3 * scores["off"][2])
 
