@@ -28,9 +28,8 @@ QUESTION = "What is on screen now?"
 
 
 def engine_for(model: VideoModel, policy: str = "hermes", **changes: Any) -> StreamEngine:
-    config = MemoryConfig(
-        **{"budget": 4 * TOKENS, "chunk_frames": 2, "position_room": 128, "history_tokens": 16, **settings}
-    )
+    defaults = {"budget": 4 * TOKENS, "chunk_frames": 2, "position_room": 128, "history_tokens": 16}
+    config = MemoryConfig.preset("paper", **{**defaults, **changes})
     return StreamEngine(model, config, make_policy(policy, config))
 
 
