@@ -16,6 +16,7 @@ RECORDINGS = Path(__file__).parent / "golden" / "recordings"
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.npz")), ids=lambda path: path.stem)
 def test_recorded_numbers_are_reproduced(path: Path) -> None:
     differences = check(path)
+    assert differences is not None
     assert differences.passed, str(differences)
 
 
