@@ -12,13 +12,15 @@ from tests.golden.steps import check_step, check_trajectory
 
 CHECKS: dict[str, Callable[[Recording], Differences]] = {
     "s": check_step,
+    "1d": check_step,
+    "3d": check_step,
     "t": check_trajectory,
     "e2e": check_llava,
 }
 
 
 def check(path: Path) -> Differences | None:
-    """Replay one file; its kind is the start of its name, a leading `h` aside. None for a kind that has no replay."""
+    """Replay one file; its kind is the start of its name (`h1d_*` is a step like `s1d_*`, `ht1d_*` like `t1d_*`). None for a kind that has no replay."""
     kind = path.stem.removeprefix("h")
     kinds = [prefix for prefix in CHECKS if kind.startswith(prefix)]
     return CHECKS[max(kinds, key=len)](Recording(path)) if kinds else None

@@ -165,7 +165,7 @@ def _model(recording: Recording) -> LlavaOnevision:
 
 def _load(model: Any, folder: Path) -> None:
     """The recorded weights carry the names of transformers 4.45."""
-    (weights,) = (path for path in folder.glob("*e2e_model.safetensors") if not path.name.startswith(("q", "hq")))
+    (weights,) = folder.glob("*e2e_model.safetensors")
     nested = any("vision_model" in name for name in model.state_dict())  # how the tower is named differs by version
     state = {}
     for recorded, tensor in load_file(weights).items():
