@@ -20,7 +20,10 @@ CHECKS: dict[str, Callable[[Recording], Differences]] = {
 
 
 def check(path: Path) -> Differences | None:
-    """Replay one file; its kind is the start of its name (`h1d_*` is a step like `s1d_*`, `ht1d_*` like `t1d_*`). None for a kind that has no replay."""
+    """Replay one file; its kind is the start of its name (`h1d_*` is a step like `s1d_*`, `ht1d_*` is like `t1d_*`).
+
+    Returns: None for a kind that has no replay.
+    """
     kind = path.stem.removeprefix("h")
     kinds = [prefix for prefix in CHECKS if kind.startswith(prefix)]
     return CHECKS[max(kinds, key=len)](Recording(path)) if kinds else None
