@@ -148,7 +148,7 @@ class StreamEngine:
         text = _IncrementalText(self.model)
         with self.cache.scratch():
             self._read_pending()
-            hidden = self._read_question(ids)
+            hidden = self._read_question(ids, sampling.max_new_tokens)
             for step in decode(self.model, self.cache, hidden, sampling, self.config.shared_rotation):
                 stamps.append(clock.elapsed_ms())
                 if piece := text.add(step.token):
@@ -228,10 +228,11 @@ class StreamEngine:
             visual = self.model.embed_frames(self._pending, first_frame=len(self.frame_times_s))
             self._append(visual.embeds, visual.positions, visual.origin)
 
-    def _read_question(self, ids: Sequence[int]) -> Tensor:
+    def _read_question(self, ids: Sequence[int], max_new_tokens: int) -> Tensor:
         embeds = self.model.embed_text(ids)
         if self.prompt.ends_video and self.now_s is not None:
             embeds = torch.cat((self.model.end_of_video(), embeds))
+        self.cache.reserve(len(embeds) + max_new_tokens)
         return self._append(embeds, self.model.text_positions(len(embeds)), Origin.text(len(embeds)))
 
     def _answer(

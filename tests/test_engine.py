@@ -48,7 +48,7 @@ def answer_logits(engine: StreamEngine, question: str, tokens: int) -> Tensor:
     """Logits of every answer token, through the engine's own steps."""
     with engine.cache.scratch():
         engine._read_pending()
-        hidden = engine._read_question(engine.prompt.question_ids(question))
+        hidden = engine._read_question(engine.prompt.question_ids(question), tokens)
         steps = list(decode(engine.model, engine.cache, hidden, Sampling(max_new_tokens=tokens)))
     return torch.stack([step.logits for step in steps])
 
@@ -238,6 +238,16 @@ def test_chunks_start_at_fixed_frames_and_report_what_happened(model: VideoModel
     assert events[-1].compression.dropped == (27, 27, 28, 28)  # the deep layers make room for a summary token
     assert engine.now_s == 9.0
     assert answer(engine).at_s == 9.0
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_the_longest_answer_fits_at_any_moment(model: VideoModel, policy: str) -> None:
+    engine = engine_for(model, policy)
+    for count, frame in enumerate(noise_frames(7), start=1):
+        engine.push(frame)
+        if count in (1, 2, 7):
+            result = answer(engine, max_new_tokens=10**6)
+            assert result.question_tokens + result.answer_tokens <= engine.config.position_room
 
 
 def test_questions_that_cannot_be_answered_are_refused(model: VideoModel) -> None:

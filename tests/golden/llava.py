@@ -126,7 +126,7 @@ class Replay:
     @torch.inference_mode()
     def _decode(self, ids: list[int], sampling: Sampling) -> list[Any]:
         with self.engine.cache.scratch():
-            return list(decode(self.model, self.engine.cache, self.engine._read_question(ids), sampling))
+            return list(decode(self.model, self.engine.cache, self.engine._read_question(ids, sampling.max_new_tokens), sampling))
 
 
 def check_llava(recording: Recording) -> Differences:
