@@ -1,0 +1,150 @@
+"""How often answers are right: the embedded world as a streaming benchmark, memory policies side by side.
+
+Questions come at their own moments while the video plays, as in OVO-Bench: "realtime" ones about what is on screen,
+"backward" ones about what was there before. An answer is right when it equals the expected text after `normalise`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from hermes.config import MemoryConfig
+from hermes.engine import StreamEngine
+from hermes.errors import UsageError
+from hermes.events import Answer
+from hermes.frames import Frame
+from hermes.generate import Sampling
+from hermes.models.base import VideoModel
+from hermes.policies import make_policy
+from hermes.tiny.questions import Question, sample_questions
+from hermes.tiny.render import video_frames
+from hermes.tiny.world import RandomSource, make_video
+
+GROUPS = ("realtime", "backward")
+PICTURE_SIZE = 48  # pixels per side, what the embedded model looks at
+
+
+@dataclass(frozen=True)
+class ShapesTask:
+    """Which videos and questions of the embedded world to use.
+
+    Attributes:
+        frames: length of each video, one frame a second.
+        videos: how many videos.
+        questions: how many questions about each.
+        seed: names the videos and questions; training draws from other seeds.
+    """
+
+    frames: int
+    videos: int = 20
+    questions: int = 20
+    seed: str = "shapes"
+
+    def __post_init__(self) -> None:
+        if self.frames < 2 or self.videos < 1 or self.questions < 1:
+            raise UsageError("nothing to evaluate", "use at least 2 frames, 1 video and 1 question")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One question answered under one policy.
+
+    Attributes:
+        age: frames between the end of the evidence and the question; None where there is no evidence to point at.
+    """
+
+    policy: str
+    frames: int
+    video: int
+    type: str
+    group: str
+    at_frame: int
+    age: int | None
+    question: str
+    expected: str
+    answer: str
+    right: bool
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """A share of right answers with its 95 % Wilson interval."""
+
+    right: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """Right answers per question; NaN without questions."""
+        return self.right / self.total if self.total else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval that the true share lies in, were the questions drawn again (Wilson 1927)."""
+        if not self.total:
+            return (0.0, 1.0)
+        z = NormalDist().inv_cdf(0.975)
+        spread = z * math.sqrt(self.share * (1 - self.share) / self.total + z**2 / (4 * self.total**2))
+        centre = self.share + z**2 / (2 * self.total)
+        scale = 1 + z**2 / self.total
+        return ((centre - spread) / scale, (centre + spread) / scale)
+
+
+def accuracy(samples: Iterable[Sample], group: str, frames: int, policy: str) -> Accuracy:
+    """The share of right answers among the samples of one group, length and policy."""
+    hits = [s.right for s in samples if (s.group, s.frames, s.policy) == (group, frames, policy)]
+    return Accuracy(sum(hits), len(hits))
+
+
+def evaluate_shapes(
+    model: VideoModel, config: MemoryConfig, policies: Sequence[str], task: ShapesTask
+) -> Iterator[Sample]:
+    """Play every video once per policy and answer its questions at their moments; yields each sample as it is ready."""
+    for index in range(task.videos):
+        name = f"{task.seed}/{task.frames}/{index}"
+        video = make_video(task.frames, RandomSource(name))
+        questions = sample_questions(video, RandomSource(f"{name}/questions"), task.questions)
+        pictures = video_frames(video, PICTURE_SIZE)
+        frames = [Frame(float(second), picture) for second, picture in enumerate(pictures)]
+        for policy in policies:
+            engine = StreamEngine(model, config, make_policy(policy, config))
+            for question, answer in _play(engine, frames, questions):
+                yield _sample(policy, task.frames, index, question, answer)
+
+
+def _play(
+    engine: StreamEngine, frames: Sequence[Frame], questions: Sequence[Question]
+) -> Iterator[tuple[Question, Answer]]:
+    """Each question with its answer, asked as soon as its frames have been seen; none colours another's memory."""
+    for seen, frame in enumerate(frames, start=1):
+        engine.push(frame)
+        for question in questions:
+            if question.frames_seen == seen:
+                *_, answer = engine.ask(question.text, Sampling(max_new_tokens=64), remember=False)
+                assert isinstance(answer, Answer)
+                yield question, answer
+
+
+def _sample(policy: str, frames: int, video: int, question: Question, answer: Answer) -> Sample:
+    ends = [min(end, question.frames_seen) for _, end in question.evidence]
+    return Sample(
+        policy=policy,
+        frames=frames,
+        video=video,
+        type=question.type,
+        group=question.group,
+        at_frame=question.frames_seen,
+        age=question.frames_seen - min(ends) if ends else None,
+        question=question.text,
+        expected=question.answer,
+        answer=answer.text,
+        right=normalise(answer.text) == normalise(question.answer),
+    )
+
+
+def normalise(text: str) -> str:
+    """An answer without case, outer white space and a last full stop."""
+    return text.strip().rstrip(".").casefold()
