@@ -100,7 +100,7 @@ def accuracy(samples: Iterable[Sample], group: str, frames: int, policy: str) ->
 
 
 def evaluate_shapes(
-    model: VideoModel, config: MemoryConfig, policies: Sequence[str], task: ShapesTask
+    model: VideoModel, config: MemoryConfig, policies: Sequence[str], task: ShapesTask, prompt_style: str = "template"
 ) -> Iterator[Sample]:
     """Play every video once per policy and answer its questions at their moments; yields each sample as it is ready."""
     for index in range(task.videos):
@@ -110,14 +110,12 @@ def evaluate_shapes(
         pictures = video_frames(video, PICTURE_SIZE)
         frames = [Frame(float(second), picture) for second, picture in enumerate(pictures)]
         for policy in policies:
-            engine = StreamEngine(model, config, make_policy(policy, config))
+            engine = StreamEngine(model, config, make_policy(policy, config), prompt_style)
             for question, answer in _play(engine, frames, questions):
                 yield _sample(policy, task.frames, index, question, answer)
 
 
-def _play(
-    engine: StreamEngine, frames: Sequence[Frame], questions: Sequence[Question]
-) -> Iterator[tuple[Question, Answer]]:
+def _play(engine: StreamEngine, frames: Sequence[Frame], questions: Sequence[Question]) -> Iterator[tuple[Question, Answer]]:
     """Each question with its answer, asked as soon as its frames have been seen; none colours another's memory."""
     for seen, frame in enumerate(frames, start=1):
         engine.push(frame)

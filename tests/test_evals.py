@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -11,6 +12,7 @@ from hermes.errors import UsageError
 from hermes.evals import Accuracy, ShapesTask, accuracy, evaluate_shapes, normalise
 from hermes.models import load_model
 from hermes.tiny import checkpoint_folder
+from hermes_cli.app import main
 
 
 def test_wilson_interval_of_a_known_case() -> None:
@@ -39,12 +41,41 @@ def test_every_policy_meets_the_same_questions_at_their_moments() -> None:
     ]
 
 
-@pytest.mark.parametrize("size", [{"frames": 1}, {"frames": 8, "videos": 0}, {"frames": 8, "questions": 0}])
-def test_an_empty_evaluation_is_refused(size: dict[str, int]) -> None:
+@pytest.mark.parametrize("size", [(1, 1, 1), (8, 0, 1), (8, 1, 0)])
+def test_an_empty_evaluation_is_refused(size: tuple[int, int, int]) -> None:
     with pytest.raises(UsageError):
-        ShapesTask(**size)
+        ShapesTask(*size)
 
 
 def test_answers_are_compared_without_case_and_full_stop() -> None:
     assert normalise(" A red circle. ") == normalise("a RED circle")
     assert normalise("A red circle") != normalise("A red square")
+
+
+def test_the_command_prints_a_table_an_object_or_every_sample(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["eval", "shapes", "--frames", "8,12", "--videos", "1", "--questions", "3", "--policy", "full,fifo"]
+    printed = {}
+    for form in ("md", "json", "jsonl"):
+        assert main([*small, "--budget", "16", "--chunk", "4", "-o", form]) == 0
+        printed[form] = capsys.readouterr().out.splitlines()
+    assert [line.split("|")[1:3] for line in printed["md"][2:]] == [
+        [" 8 ", " full "], [" 8 ", " fifo "], [" 12 ", " full "], [" 12 ", " fifo "]
+    ]  # fmt: skip
+    results = json.loads(printed["json"][0])["results"]
+    samples = [json.loads(line) for line in printed["jsonl"]]
+    assert len(samples) == 12
+    for result in results:
+        mine = [
+            s
+            for s in samples
+            if (s["frames"], s["policy"], s["group"]) == tuple(result[k] for k in ("frames", "policy", "group"))
+        ]
+        assert (result["right"], result["total"]) == (sum(s["right"] for s in mine), len(mine))
+
+
+@pytest.mark.parametrize("wrong", [["--policy", "full,best"], ["--frames", "many"], ["--frames", "1"], ["--budget", "1"]])
+def test_the_command_refuses_what_it_does_not_know(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", "shapes", *wrong]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")

@@ -1,0 +1,33 @@
+# Needs only Python 3.10 or newer with venv and pip (on Debian: apt install python3-venv make).
+# The first target that needs it makes .venv and installs the package there; it is made anew when pyproject.toml changes.
+
+PYTHON ?= python3
+DEMO_VIDEO ?= assets/demo.mp4
+DEMO_QUESTIONS ?= assets/demo-questions.txt
+DEMO_OPTIONS ?= --budget 96
+
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+demo: $(INSTALLED) ## play the demo video and ask the questions of its file at their moments
+	$(BIN)/hermes watch $(DEMO_VIDEO) --ask-file $(DEMO_QUESTIONS) $(DEMO_OPTIONS) </dev/null
+
+test: $(INSTALLED) ## run the tests
+	$(BIN)/pytest
+
+check: $(INSTALLED) ## run formatter, linter, type checker and tests, and change nothing
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'
+	touch $@

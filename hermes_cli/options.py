@@ -1,0 +1,164 @@
+"""Every option that more than one command has, each written once, in groups that turn themselves into what they mean."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal
+
+import typer
+
+from hermes.config import PRESETS, MemoryConfig
+from hermes.errors import UsageError
+from hermes_cli.film import Film
+from hermes_cli.knobs import choice, given, knob
+from hermes_cli.terminal import choose_verbosity
+
+PolicyName = Literal["hermes", "fifo", "full"]
+DtypeName = Literal["auto", "bf16", "fp16", "fp32"]
+PromptStyleName = Literal["template", "released"]
+"""Names of the library's registries, repeated here because importing them would load torch for `--help`; a test compares."""
+
+SourceArgument = Annotated[str, typer.Argument(metavar="SRC", help="Video file.")]
+
+
+def tokens(written: str) -> int:
+    """A number of tokens: `4000`, `16k` (16000); raises `UsageError` for anything else."""
+    number = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(k?)", written.strip().lower())
+    count = float(number[1]) * (1000 if number[2] else 1) if number else 0.5
+    if count != int(count):
+        raise UsageError(f"{written!r} is not a number of tokens", "write it as 4000 or 4k")
+    return int(count)
+
+
+_playing, _model, _memory, _answering, _output = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Playing", "Model", "Memory", "Answers", "Output")
+)
+
+
+@dataclass(frozen=True)
+class PlayingOptions:
+    """What is played, and how densely it is sampled."""
+
+    fps: Annotated[float, _playing(metavar="RATE", help="Frames taken per second of the video, by timestamp.")] = 1.0
+    start: Annotated[str, _playing(metavar="TIME", help="Play from here: 03:20, 200, 50%, -30s from the end.")] = "start"
+    end: Annotated[str, _playing(metavar="TIME", help="Play up to here.")] = "end"
+
+    def open(self, source: str) -> Film:
+        """The part of a source that is played; raises `SourceError` or `UsageError`."""
+        return Film.open(source, self.fps, self.start, self.end)
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which model, and where it runs."""
+
+    model: Annotated[
+        str | None,
+        _model(
+            "--model",
+            "-m",
+            envvar="HERMES_MODEL",
+            metavar="ID|FOLDER",
+            help="Hugging Face id or folder of the checkpoint.",
+            show_default="the small model in this package",
+        ),
+    ] = None
+    device: Annotated[str, _model(metavar="auto|cpu|cuda|cuda:N|mps", help="Where the model runs.")] = "auto"
+    dtype: Annotated[DtypeName, _model(help="Precision of the weights; auto is bf16 on a GPU and fp32 on a CPU.")] = "auto"
+    prompt_style: Annotated[
+        PromptStyleName,
+        _model(help="template: the checkpoint's own chat template; released: the literals of the HERMES authors' code."),
+    ] = "template"
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """Constants of the memory: a preset, and changes to it."""
+
+    preset: Annotated[
+        str,
+        _memory(
+            **choice(tuple(PRESETS)),
+            help="Constants of the method: as in the paper, or as in one of the two paths of the authors' code.",
+        ),
+    ] = "paper"
+    budget: Annotated[
+        int | None,
+        _memory("--budget", "--kv-budget", parser=tokens, metavar="TOKENS", **knob(MemoryConfig, "budget")),
+    ] = None
+    chunk_frames: Annotated[int | None, _memory("--chunk", metavar="FRAMES", **knob(MemoryConfig, "chunk_frames"))] = None
+    guidance: Annotated[str | None, _memory(**knob(MemoryConfig, "guidance"))] = None
+    reindex: Annotated[str | None, _memory(**knob(MemoryConfig, "reindex"))] = None
+
+    def config(self) -> MemoryConfig:
+        """The constants; raises `UsageError` for one out of range."""
+        return MemoryConfig.preset(self.preset, **given(self, "budget", "chunk_frames", "guidance", "reindex"))
+
+
+@dataclass(frozen=True)
+class MemoryOptions:
+    """A way of forgetting, and its constants."""
+
+    method: MethodOptions
+    policy: Annotated[
+        PolicyName, _memory(help="How to forget; fifo keeps the newest tokens, full forgets nothing (unbounded).")
+    ] = "hermes"
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """How answers are decoded: fields of `hermes.generate.Sampling`, whose defaults hold for what is not given."""
+
+    max_new_tokens: Annotated[int | None, _answering(metavar="N", help="Longest answer, in tokens.")] = None
+    temperature: Annotated[float | None, _answering(metavar="X", help="0 is greedy.", show_default="0")] = None
+    top_p: Annotated[float | None, _answering(metavar="P", help="Nucleus; only with a temperature.")] = None
+    repetition_penalty: Annotated[float | None, _answering(metavar="X", help="1 is none.", show_default="1")] = None
+    seed: Annotated[int | None, _answering(metavar="N", help="Of the sampling; only with a temperature.")] = None
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What is written, and how. Standard output has the answers, standard error the rest."""
+
+    json: Annotated[bool, _output("--json", help="Write each answer as one JSON object on a line.")] = False
+    json_lines: Annotated[
+        bool, _output("--json-lines", help="Write every event (start, chunk, answer, warning, end) as a JSON object.")
+    ] = False
+    no_stream: Annotated[bool, _output("--no-stream", help="On a terminal too, write an answer when it is whole.")] = False
+    quiet: Annotated[bool, _output("--quiet", "-q", help="Answers and errors only.")] = False
+    verbose: Annotated[
+        int,
+        _output(
+            "--verbose",
+            "-v",
+            count=True,
+            callback=choose_verbosity,
+            metavar="",
+            show_default=False,
+            help="Add timings and the libraries' messages; -vv adds tracebacks of unexpected errors.",
+        ),
+    ] = 0
+    progress: Annotated[
+        Literal["auto", "plain", "none"],
+        _output(help="auto: a bar on a terminal; plain: a line every few seconds, for logs."),
+    ] = "auto"
+    color: Annotated[
+        Literal["auto", "always", "never"], _output(help="auto obeys NO_COLOR; answers are never coloured.")
+    ] = "auto"
+
+    def __post_init__(self) -> None:
+        if self.json and self.json_lines:
+            raise UsageError("--json and --json-lines exclude each other", "--json-lines has the answers too")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options that every command that plays a video has."""
+
+    playing: PlayingOptions
+    model: ModelOptions
+    memory: MemoryOptions
+    answering: AnswerOptions
+    output: OutputOptions

@@ -1,0 +1,132 @@
+"""Playing a film into a memory and asking on the way, as a stream of events for whoever shows them."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from hermes.errors import UsageError
+from hermes.events import Answer, AnswerDelta, ChunkEncoded
+from hermes.timecode import format_time
+from hermes_cli.film import Film
+from hermes_cli.questions import TimedQuestion
+
+if TYPE_CHECKING:
+    from hermes.engine import StreamEngine
+    from hermes.generate import Sampling
+
+_Item = TypeVar("_Item")
+_HALF_MILLISECOND_S = 0.0005  # times are written in milliseconds, so closer ones are the same
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A frame has been taken in."""
+
+    time_s: float
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A question is put to the memory.
+
+    Attributes:
+        at_s: the moment it is about.
+        frame_s: time of the newest frame in memory.
+        visual_tokens: visual tokens held, per layer.
+        top_position: largest position in use over all layers.
+    """
+
+    question: str
+    at_s: float
+    frame_s: float
+    visual_tokens: tuple[int, ...]
+    top_position: float
+
+
+@dataclass(frozen=True)
+class Warned:
+    """Something the user should know; the work goes on."""
+
+    message: str
+
+
+Event = Seen | ChunkEncoded | Asking | AnswerDelta | Answer | Warned
+
+
+@dataclass(frozen=True)
+class Player:
+    """A film, the memory it is played into, and how questions are answered.
+
+    Attributes:
+        policy: the name of the engine's memory policy.
+    """
+
+    film: Film
+    engine: StreamEngine
+    sampling: Sampling
+    policy: str
+
+    def play(self, questions: Sequence[TimedQuestion], to_the_end: bool = True) -> Iterator[Event]:
+        """Play the film; each question, in the order of their times, is put before the first frame later than its time.
+
+        Args:
+            to_the_end: go on playing when the last question is answered.
+
+        Raises:
+            UsageError: there is no frame to play, or a source of unknown length ends before a question's time.
+        """
+        waiting = deque(questions)
+        with _closing(self.film.frames()) as frames:
+            for frame in frames:
+                while waiting and self._passed(waiting[0].time_s, frame.time_s):
+                    yield from self._ask_timed(waiting.popleft())
+                if not (waiting or to_the_end):
+                    break
+                chunk = self.engine.push(frame)
+                yield Seen(frame.time_s)
+                if chunk:
+                    yield chunk
+        yield from self._ask_at_the_end(waiting)
+        yield from map(Warned, self.film.source.report.notices)
+
+    def ask(self, question: str, at_s: float | None = None) -> Iterator[Event]:
+        """Ask about the newest frame, or about `at_s` as its time; raises as `StreamEngine.ask`."""
+        engine, now_s = self.engine, self.engine.now_s
+        assert now_s is not None  # `play` has checked that there is a frame
+        at_s = now_s if at_s is None else at_s
+        yield Asking(question, at_s, now_s, engine.visual_tokens, engine.cache.top_position - 1)
+        with _closing(engine.ask(question, self.sampling)) as pieces:
+            yield from pieces
+
+    def _passed(self, time_s: float, next_s: float) -> bool:
+        """Whether the moment is over before the next frame; the first frame answers for all before it."""
+        return self.engine.now_s is not None and next_s - time_s > _HALF_MILLISECOND_S
+
+    def _ask_timed(self, question: TimedQuestion) -> Iterator[Event]:
+        now_s = self.engine.now_s
+        assert now_s is not None
+        if now_s - question.time_s > _HALF_MILLISECOND_S:
+            asked, first = format_time(question.time_s), format_time(now_s)
+            yield Warned(f"{asked} is before the first frame played; answered at {first}")
+        late = math.isinf(question.time_s)
+        yield from self.ask(question.text, now_s if late else max(now_s, question.time_s))
+
+    def _ask_at_the_end(self, waiting: Sequence[TimedQuestion]) -> Iterator[Event]:
+        if self.engine.now_s is None:
+            raise UsageError("no frame lies between --start and --end", "move them apart, or give a higher --fps")
+        early = self.film.source.report.ended_early
+        for question in waiting:
+            self.film.check_reached(question.time_s)
+            cut_short = early is not None and early.end_s < question.time_s < math.inf
+            yield from self._ask_timed(replace(question, time_s=early.end_s) if early and cut_short else question)
+
+
+def _closing(iterator: Iterator[_Item]) -> closing[Generator[_Item]]:
+    """End a generator of the library when we are done with it, not when it happens to be collected."""
+    assert isinstance(iterator, Generator)
+    return closing(iterator)

@@ -1,0 +1,115 @@
+"""Everything on standard error: progress, which question is being answered, warnings, timings, a last line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from rich.console import Console
+
+from hermes.events import Answer, ChunkEncoded
+from hermes.timecode import format_time
+from hermes_cli.failures import Failure
+from hermes_cli.options import OutputOptions
+from hermes_cli.player import Asking, Event, Player, Seen, Warned
+from hermes_cli.progress import BarProgress, Goal, NoProgress, PlainProgress
+from hermes_cli.tally import Tally
+from hermes_cli.terminal import clean, verbose
+
+
+class Screen:
+    """A reader of events that writes to standard error."""
+
+    def __init__(self, options: OutputOptions) -> None:
+        self._options = options
+        self._console = _make_console(options.color)
+        self._progress = NoProgress()
+        self._typing = False  # questions are typed at our prompt, so they are on the screen already
+
+    @contextmanager
+    def busy(self, text: str) -> Iterator[None]:
+        """Say what is going on while it lasts, where a bar would be shown too."""
+        if not self._draws:
+            yield
+            return
+        with self._console.status(text):
+            yield
+
+    def start(self, player: Player, last_s: float) -> None:
+        """The film begins, and is played up to `last_s` at the most."""
+        bounded = player.engine.policy.bounded
+        budget = player.engine.config.budget if bounded else None
+        goal = Goal(player.film.start_s, player.film.stop_s(last_s), budget)
+        if self._draws:
+            self._progress = BarProgress(self._console, goal)
+        elif self._options.progress == "plain" and not self._options.quiet:
+            self._progress = PlainProgress(self._console, goal)
+
+    def show(self, event: Event, tally: Tally) -> None:
+        """Take an event, already counted in the tally."""
+        match event:
+            case Asking():
+                self._announce(event)
+            case Answer():
+                self.detail(_timing(event))
+            case Warned():
+                self.warn(event.message)
+            case Seen() | ChunkEncoded():
+                self._progress.update(tally)
+
+    def note(self, text: str) -> None:
+        """A dim line, unless quiet."""
+        if not self._options.quiet:
+            self._print(text, "dim")
+
+    def detail(self, text: str) -> None:
+        """A dim line for those who asked for more."""
+        if verbose():
+            self._print(text, "dim")
+
+    def warn(self, text: str) -> None:
+        """A warning, unless quiet."""
+        if not self._options.quiet:
+            self._print(f"warning: {text}")
+
+    def prompt(self, text: str) -> None:
+        """The start of a line that the user goes on with."""
+        self._typing = True
+        self._print(text, end="")
+
+    def complain(self, failure: Failure) -> None:
+        """An error that does not end the program."""
+        self._print("\n".join(failure.lines))
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._progress.hide()
+
+    def _announce(self, asking: Asking) -> None:
+        self._progress.hide()
+        if not self._typing:
+            self.note(f"[{format_time(asking.at_s)}] {' '.join(asking.question.split())}")
+
+    @property
+    def _draws(self) -> bool:
+        return self._console.is_terminal and self._options.progress == "auto" and not self._options.quiet
+
+    def _print(self, text: str, style: str | None = None, end: str = "\n") -> None:
+        self._progress.hide()
+        self._console.print(clean(text), style=style, end=end, soft_wrap=True)
+
+
+def _make_console(color: str) -> Console:
+    """A console on standard error that neither FORCE_COLOR nor a log file can talk into escape codes."""
+    terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    colored = color == "always" or (color == "auto" and terminal and not os.environ.get("NO_COLOR"))
+    system: Literal["auto", "standard"] | None = None if not colored else "auto" if terminal else "standard"
+    return Console(file=sys.stderr, force_terminal=terminal, color_system=system, highlight=False, markup=False, emoji=False)
+
+
+def _timing(answer: Answer) -> str:
+    speed = f", then {1000 / answer.tpot_ms:.1f} tokens/s" if answer.tpot_ms else ""
+    return f"{answer.question_tokens} tokens read, first of {answer.answer_tokens} after {answer.ttft_ms:.0f} ms{speed}"

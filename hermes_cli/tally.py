@@ -1,0 +1,64 @@
+"""Counting what a run did, out of its events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hermes.events import Answer, ChunkEncoded
+from hermes_cli.player import Event, Seen
+
+
+@dataclass
+class Tally:
+    """What happened so far.
+
+    Attributes:
+        at: time of the newest frame taken in, in seconds; None before the first.
+        frames, chunks, compressions, answers: how many.
+        visual_tokens: held after the newest chunk, in the layer that holds most.
+        encode_ms, compress_ms: spent on chunks (vision tower and language model), and on forgetting after them.
+    """
+
+    at: float | None = None
+    frames: int = 0
+    chunks: int = 0
+    compressions: int = 0
+    answers: int = 0
+    visual_tokens: int = 0
+    encode_ms: float = 0.0
+    compress_ms: float = 0.0
+
+    def add(self, event: Event) -> None:
+        """Count one event."""
+        match event:
+            case Seen():
+                self.at = event.time_s
+                self.frames += 1
+            case ChunkEncoded():
+                self._add_chunk(event)
+            case Answer():
+                self.answers += 1
+
+    def _add_chunk(self, chunk: ChunkEncoded) -> None:
+        self.chunks += 1
+        self.visual_tokens = max(chunk.visual_tokens)
+        self.encode_ms += chunk.vision_ms + chunk.prefill_ms
+        if forgetting := chunk.compression:
+            self.compressions += 1
+            self.compress_ms += forgetting.guidance_ms + forgetting.score_ms + forgetting.compact_ms
+
+    @property
+    def compress_share(self) -> float:
+        """Share of the time spent on chunks that went into forgetting."""
+        total = self.encode_ms + self.compress_ms
+        return self.compress_ms / total if total else 0.0
+
+    def __str__(self) -> str:
+        forgetting = f", compressed {_counted(self.compressions, 'time')}" if self.compressions else ""
+        share = f" ({self.compress_share:.0%} of the work on chunks)" if self.compressions else ""
+        held = f"{_counted(self.visual_tokens, 'visual token')} held"
+        return f"{_counted(self.frames, 'frame')} in {_counted(self.chunks, 'chunk')}, {held}{forgetting}{share}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
