@@ -64,8 +64,8 @@ class PromptProbe:
 
 def _block_mask(lengths: Sequence[int], causal: bool) -> Tensor:
     """(tokens, tokens) bool, true where a prompt token may look at another prompt token."""
-    blocks = [torch.ones(length, length, dtype=torch.bool) for length in lengths]
-    mask = torch.block_diag(*blocks).bool()
+    block = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))  # (tokens,), which prompt it is of
+    mask = block[:, None] == block
     return mask.tril() if causal else mask
 
 

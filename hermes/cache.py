@@ -44,7 +44,7 @@ class Origin:
         return cls(place.contiguous(), torch.ones(place.shape[1], dtype=torch.int32))
 
 
-class SlabLayer(CacheLayerMixin):
+class SlabLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not typed here
     """One layer's slab. Slots [0, length) are alive; a forward appends behind them.
 
     Attributes:

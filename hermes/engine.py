@@ -15,11 +15,11 @@ from torch import Tensor
 
 from hermes.cache import Origin, SlabCache
 from hermes.compaction import KeepPlan, compact
-from hermes.config import MemoryConfig
+from hermes.config import MemoryConfig, Sampling
 from hermes.errors import UsageError
 from hermes.events import Answer, AnswerDelta, ChunkEncoded, Compression, FinishReason
 from hermes.frames import Frame
-from hermes.generate import Sampling, decode
+from hermes.generate import decode
 from hermes.guidance import Exchange, guidance_attention, guidance_room
 from hermes.models.base import VideoModel, VisualTokens
 from hermes.policies import MemoryView, Policy, make_policy

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from hermes.config import MemoryConfig
+from hermes.config import MemoryConfig, Sampling
 from hermes.engine import StreamEngine
 from hermes.errors import UsageError
 from hermes.events import Answer
 from hermes.frames import Frame
-from hermes.generate import Sampling
 from hermes.models.base import VideoModel
 from hermes.policies import make_policy
 from hermes.tiny.questions import Question, sample_questions

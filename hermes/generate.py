@@ -16,33 +16,9 @@ from transformers import (
 )
 
 from hermes.cache import Origin, SlabCache
-from hermes.errors import ModelError, UsageError
+from hermes.config import Sampling
+from hermes.errors import ModelError
 from hermes.models.base import VideoModel
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How answers are decoded.
-
-    Attributes:
-        max_new_tokens: longest answer, in tokens.
-        temperature: 0 is greedy.
-        top_p: nucleus; only with a temperature.
-        repetition_penalty: divides the logits of tokens the answer already holds; the released code defaults to 1.1.
-        seed: of the sampling, only with a temperature.
-    """
-
-    max_new_tokens: int = 256
-    temperature: float = 0.0
-    top_p: float = 1.0
-    repetition_penalty: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.max_new_tokens < 1:
-            raise UsageError(f"{self.max_new_tokens} new tokens is no answer", "ask for at least 1")
-        if self.temperature < 0 or not 0 < self.top_p <= 1 or self.repetition_penalty <= 0:
-            raise UsageError("sampling settings out of range", "temperature >= 0, 0 < top-p <= 1, repetition penalty > 0")
 
 
 @dataclass(frozen=True)

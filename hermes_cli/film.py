@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from hermes.errors import UsageError
@@ -51,7 +51,7 @@ class Film:
         stop_s = min(math.inf if duration is None else duration, self.end_s, last_s)
         return None if math.isinf(stop_s) else stop_s
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Generator[Frame, None, None]:
         """The sampled frames of the window."""
         return self.source.frames(self.fps, self.start_s, self.end_s)
 

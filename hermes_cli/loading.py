@@ -6,7 +6,7 @@ import logging
 import warnings
 from typing import TYPE_CHECKING
 
-from hermes.config import MemoryConfig
+from hermes.config import MemoryConfig, Sampling
 from hermes.tiny import checkpoint_folder
 from hermes_cli.film import Film
 from hermes_cli.knobs import given
@@ -39,7 +39,6 @@ def load_player(film: Film, config: MemoryConfig, settings: Settings) -> Player:
         ModelError: the model cannot be loaded.
     """
     from hermes.engine import StreamEngine  # noqa: PLC0415 - loads torch
-    from hermes.generate import Sampling  # noqa: PLC0415 - loads torch
     from hermes.policies import make_policy  # noqa: PLC0415 - loads torch
 
     sampling = Sampling(**given(settings.answering))

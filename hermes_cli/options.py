@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from hermes.config import PRESETS, MemoryConfig
+from hermes.config import PRESETS, MemoryConfig, Sampling
 from hermes.errors import UsageError
 from hermes_cli.film import Film
 from hermes_cli.knobs import choice, given, knob
@@ -109,13 +109,13 @@ class MemoryOptions:
 
 @dataclass(frozen=True)
 class AnswerOptions:
-    """How answers are decoded: fields of `hermes.generate.Sampling`, whose defaults hold for what is not given."""
+    """How answers are decoded: fields of `Sampling`, whose defaults hold for what is not given."""
 
-    max_new_tokens: Annotated[int | None, _answering(metavar="N", help="Longest answer, in tokens.")] = None
-    temperature: Annotated[float | None, _answering(metavar="X", help="0 is greedy.", show_default="0")] = None
-    top_p: Annotated[float | None, _answering(metavar="P", help="Nucleus; only with a temperature.")] = None
-    repetition_penalty: Annotated[float | None, _answering(metavar="X", help="1 is none.", show_default="1")] = None
-    seed: Annotated[int | None, _answering(metavar="N", help="Of the sampling; only with a temperature.")] = None
+    max_new_tokens: Annotated[int | None, _answering(metavar="N", **knob(Sampling, "max_new_tokens"))] = None
+    temperature: Annotated[float | None, _answering(metavar="X", **knob(Sampling, "temperature"))] = None
+    top_p: Annotated[float | None, _answering(metavar="P", **knob(Sampling, "top_p"))] = None
+    repetition_penalty: Annotated[float | None, _answering(metavar="X", **knob(Sampling, "repetition_penalty"))] = None
+    seed: Annotated[int | None, _answering(metavar="N", **knob(Sampling, "seed"))] = None
 
 
 @dataclass(frozen=True)

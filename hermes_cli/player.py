@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from hermes.config import Sampling
 from hermes.errors import UsageError
 from hermes.events import Answer, AnswerDelta, ChunkEncoded
 from hermes.timecode import format_time
@@ -17,9 +18,7 @@ from hermes_cli.questions import TimedQuestion
 
 if TYPE_CHECKING:
     from hermes.engine import StreamEngine
-    from hermes.generate import Sampling
 
-_Item = TypeVar("_Item")
 _HALF_MILLISECOND_S = 0.0005  # times are written in milliseconds, so closer ones are the same
 
 
@@ -81,7 +80,7 @@ class Player:
             UsageError: there is no frame to play, or a source of unknown length ends before a question's time.
         """
         waiting = deque(questions)
-        with _closing(self.film.frames()) as frames:
+        with closing(self.film.frames()) as frames:
             for frame in frames:
                 while waiting and self._passed(waiting[0].time_s, frame.time_s):
                     yield from self._ask_timed(waiting.popleft())
@@ -100,7 +99,7 @@ class Player:
         assert now_s is not None  # `play` has checked that there is a frame
         at_s = now_s if at_s is None else at_s
         yield Asking(question, at_s, now_s, engine.visual_tokens, engine.cache.top_position - 1)
-        with _closing(engine.ask(question, self.sampling)) as pieces:
+        with closing(engine.ask(question, self.sampling)) as pieces:
             yield from pieces
 
     def _passed(self, time_s: float, next_s: float) -> bool:
@@ -124,9 +123,3 @@ class Player:
             self.film.check_reached(question.time_s)
             cut_short = early is not None and early.end_s < question.time_s < math.inf
             yield from self._ask_timed(replace(question, time_s=early.end_s) if early and cut_short else question)
-
-
-def _closing(iterator: Iterator[_Item]) -> closing[Generator[_Item]]:
-    """End a generator of the library when we are done with it, not when it happens to be collected."""
-    assert isinstance(iterator, Generator)
-    return closing(iterator)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hermes.cache import SlabCache
-from hermes.config import MemoryConfig
+from hermes.config import MemoryConfig, Sampling
 from hermes.engine import StreamEngine
 from hermes.errors import ModelError, UsageError
 from hermes.events import Answer, AnswerDelta, ChunkEncoded
 from hermes.frames import Frame
-from hermes.generate import Sampling, decode
+from hermes.generate import decode
 from hermes.models import VideoModel
 from hermes.policies import POLICIES, make_policy
 from tests.conftest import noise_frames

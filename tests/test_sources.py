@@ -59,12 +59,8 @@ FILMS: dict[str, Callable[[Path], Path]] = {
     "still.mkv": lambda path: clip(path, [0, 0.1, 0.2, 30, 30.1, 95]),
     "offset.ts": lambda path: clip(path, steady(60), container_options={"output_ts_offset": "5"}),
     "edit.mp4": lambda path: clip(path, steady(60, start=-1.3)),
-    "negative.mkv": lambda path: clip(
-        path, steady(60, start=-1.3), container_options={"avoid_negative_ts": "disabled"}
-    ),
-    "negative.asf": lambda path: clip(
-        path, steady(60, start=-1.3), container_options={"avoid_negative_ts": "disabled"}
-    ),
+    "negative.mkv": lambda path: clip(path, steady(60, start=-1.3), container_options={"avoid_negative_ts": "disabled"}),
+    "negative.asf": lambda path: clip(path, steady(60, start=-1.3), container_options={"avoid_negative_ts": "disabled"}),
     "offset.mkv": lambda path: clip(path, steady(60), container_options={"output_ts_offset": "5"}),
     "wrap.ts": lambda path: clip(path, steady(100), container_options={"output_ts_offset": "95438"}),  # 2^33 / 90 kHz
     "leap.ts": lambda path: joined(path, 0, 500),
@@ -156,9 +152,7 @@ class TestTime:
         assert source.report.notices == []
 
     @pytest.mark.parametrize("name", ["leap.ts", "back.ts", "twice.ts"])
-    def test_a_jump_in_the_timestamps_becomes_continuous_time(
-        self, film: Callable[[str], VideoFile], name: str
-    ) -> None:
+    def test_a_jump_in_the_timestamps_becomes_continuous_time(self, film: Callable[[str], VideoFile], name: str) -> None:
         source = film(name)
         frames = list(source.frames())
         assert numbers(frames) == [*range(60), *range(60)]
@@ -281,15 +275,11 @@ class TestMoment:
         assert content([source.frame_at(math.inf)]) == content(every[-1:])
         assert source.report is report
 
-    @pytest.mark.parametrize(
-        ("moment", "frame"), [(3.34, 33), (7.77, 77), (11.95, 119), (12.0, 119), (12.1, 119), (-3, 0)]
-    )
+    @pytest.mark.parametrize(("moment", "frame"), [(3.34, 33), (7.77, 77), (11.95, 119), (12.0, 119), (12.1, 119), (-3, 0)])
     def test_by_luma(self, film: Callable[[str], VideoFile], moment: float, frame: int) -> None:
         assert number(film("idx.mp4").frame_at(moment)) == frame
 
-    @pytest.mark.parametrize(
-        ("name", "frame"), [("offset.ts", 33), ("edit.mp4", 46), ("negative.mkv", 46), ("wrap.ts", 33)]
-    )
+    @pytest.mark.parametrize(("name", "frame"), [("offset.ts", 33), ("edit.mp4", 46), ("negative.mkv", 46), ("wrap.ts", 33)])
     def test_by_luma_in_films_that_do_not_start_at_zero(
         self, film: Callable[[str], VideoFile], name: str, frame: int
     ) -> None:
@@ -642,9 +632,7 @@ class TestRefusal:
 
 
 class TestFiles:
-    @pytest.mark.parametrize(
-        "name", ["12:30.mp4", "http:x.mp4", "a%03d[1]*.mp4", "-dash.mp4", b"\xff\xfe.mp4", "a\nb.mp4"]
-    )
+    @pytest.mark.parametrize("name", ["12:30.mp4", "http:x.mp4", "a%03d[1]*.mp4", "-dash.mp4", b"\xff\xfe.mp4", "a\nb.mp4"])
     def test_odd_names(self, tmp_path: Path, name: str | bytes, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         clip(Path("plain.mp4"), steady(3)).rename(os.fsdecode(name))

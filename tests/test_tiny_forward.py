@@ -88,9 +88,7 @@ def blocks_of(batch: QuestionBatch) -> list[tuple[int, Tensor]]:
     return sorted(found, key=question_of)
 
 
-def plain_forward(
-    model: Any, batch: QuestionBatch, prepared: Prepared, video: int, places: Tensor, **options: Any
-) -> Any:
+def plain_forward(model: Any, batch: QuestionBatch, prepared: Prepared, video: int, places: Tensor, **options: Any) -> Any:
     """The text model's own forward over prefix, the visual tokens the block may see, and the block."""
     first = int(places[0])
     seen = prepared.visual.frame[video] < batch.frames_seen.flatten()[first]

@@ -377,7 +377,6 @@ def test_a_clip_shows_every_frame_for_one_second(tmp_path: Path) -> None:
 
 def test_the_world_needs_no_torch() -> None:
     code = (
-        "import sys, hermes.tiny, hermes.tiny.questions; hermes.tiny.checkpoint_folder(); "
-        "sys.exit('torch' in sys.modules)"
+        "import sys, hermes.tiny, hermes.tiny.questions; hermes.tiny.checkpoint_folder(); sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -101,9 +101,7 @@ def video_frames(video: Video, size: int) -> NDArray[np.uint8]:
 
 def _coverage(sprite: Tensor, size: int) -> Tensor:
     """How much of every pixel the sprites (N, SPRITE_COLUMNS) cover: (N, size, size), in [0, 1]."""
-    visible, shape, x, y, radius, rotation = (
-        sprite[:, i, None, None] for i in (VISIBLE, SHAPE, X, Y, RADIUS, ROTATION)
-    )
+    visible, shape, x, y, radius, rotation = (sprite[:, i, None, None] for i in (VISIBLE, SHAPE, X, Y, RADIUS, ROTATION))
     radius = radius.clamp(min=1e-3)  # an empty slot has none
     centers = (torch.arange(size, device=sprite.device, dtype=torch.float32) + 0.5) / size
     right, down = (centers[None, None, :] - x) / radius, (centers[None, :, None] - y) / radius

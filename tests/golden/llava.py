@@ -20,9 +20,10 @@ from transformers import (
 
 from hermes.cache import SlabCache
 from hermes.compaction import KeepPlan
+from hermes.config import Sampling
 from hermes.engine import StreamEngine
 from hermes.events import Answer
-from hermes.generate import Sampling, decode
+from hermes.generate import decode
 from hermes.models import wrap_model
 from hermes.models.llava_onevision import LlavaOnevision
 from hermes.policies import Hermes, MemoryView
@@ -126,7 +127,9 @@ class Replay:
     @torch.inference_mode()
     def _decode(self, ids: list[int], sampling: Sampling) -> list[Any]:
         with self.engine.cache.scratch():
-            return list(decode(self.model, self.engine.cache, self.engine._read_question(ids, sampling.max_new_tokens), sampling))
+            return list(
+                decode(self.model, self.engine.cache, self.engine._read_question(ids, sampling.max_new_tokens), sampling)
+            )
 
 
 def check_llava(recording: Recording) -> Differences:

@@ -114,9 +114,7 @@ def make_batch(
     return packer.batch(tuple(videos))
 
 
-def _pack_video(
-    packer: _Packer, video: int, drawn: list[Question], rng: RandomSource, training: bool, limit: int
-) -> None:
+def _pack_video(packer: _Packer, video: int, drawn: list[Question], rng: RandomSource, training: bool, limit: int) -> None:
     placed = missed = 0
     for question in drawn:
         bare = training and question.text in (LOCAL_GUIDANCE, GLOBAL_GUIDANCE) and rng.random() < WITHOUT_LEAD
