@@ -12,6 +12,14 @@ from typing import Any, Literal
 
 from hermes.errors import UsageError
 
+LOCAL_PROMPT = (
+    "Describe the current scene in detail, focusing on specific objects, fine-grained actions, and spatial relationships."
+)
+GLOBAL_PROMPT = (
+    "Summarize the video narrative, identifying main characters, key events, timeline changes, and the overall theme."
+)
+"""The guidance prompts, generic questions that stand in for the unknown one (appendix B)."""
+
 
 class Role(Enum):
     """What a layer is in the hierarchy: sensory, working or long-term memory (paper section 2)."""

@@ -1,8 +1,7 @@
-"""A frame of a video, and the grouping of frames into chunks."""
+"""A frame of a video."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,15 +19,3 @@ class Frame:
 
     time_s: float
     rgb: NDArray[np.uint8]  # (height, width, 3)
-
-
-def chunked(frames: Iterable[Frame], size: int) -> Iterator[tuple[Frame, ...]]:
-    """Group frames into tuples of `size`, the last one possibly shorter."""
-    chunk: list[Frame] = []
-    for frame in frames:
-        chunk.append(frame)
-        if len(chunk) == size:
-            yield tuple(chunk)
-            chunk.clear()
-    if chunk:
-        yield tuple(chunk)

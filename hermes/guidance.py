@@ -10,16 +10,9 @@ from torch import Tensor
 
 from hermes.attention import PromptProbe
 from hermes.cache import Origin, SlabCache
-from hermes.config import MemoryConfig
+from hermes.config import GLOBAL_PROMPT, LOCAL_PROMPT, MemoryConfig
 from hermes.models.base import VideoModel
 from hermes.policies import Guidance
-
-LOCAL_PROMPT = (
-    "Describe the current scene in detail, focusing on specific objects, fine-grained actions, and spatial relationships."
-)
-GLOBAL_PROMPT = (
-    "Summarize the video narrative, identifying main characters, key events, timeline changes, and the overall theme."
-)
 
 
 @dataclass(frozen=True)

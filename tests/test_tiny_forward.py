@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hermes.guidance import GLOBAL_PROMPT, LOCAL_PROMPT
+from hermes.config import GLOBAL_PROMPT
 from hermes.tiny import checkpoint_folder
 from hermes.tiny.architecture import (
     MAX_POSITIONS,
@@ -21,7 +21,6 @@ from hermes.tiny.architecture import (
     load_tokenizer,
 )
 from hermes.tiny.export import build_processor
-from hermes.tiny.language import GLOBAL_GUIDANCE, LOCAL_GUIDANCE
 from hermes.tiny.render import draw_scenes, render, video_frames
 from hermes.tiny.training.batches import QuestionBatch, make_batch
 from hermes.tiny.training.blocks import PREFIX_TOKENS, BlockEncoder
@@ -118,10 +117,6 @@ def test_shipped_configuration_is_the_architecture() -> None:
     for name in shipped.keys() - ignored:
         for field, value in shipped[name].items() if isinstance(shipped[name], dict) else [(None, shipped[name])]:
             assert (ours[name][field] if field else ours[name]) == value, (name, field)
-
-
-def test_guidance_prompts_are_those_of_the_method() -> None:
-    assert (LOCAL_GUIDANCE, GLOBAL_GUIDANCE) == (LOCAL_PROMPT, GLOBAL_PROMPT)
 
 
 def test_lean_vision_equals_the_models_own(tiny: Any) -> None:
@@ -356,7 +351,7 @@ def test_guidance_loss_spreads_attention_over_one_anchor_of_each_scene(
     batch, prepared, attention = watched
     lost = []
     for question, (_, places), layers in zip(batch.questions, blocks_of(batch), attention, strict=True):
-        if question.text != GLOBAL_GUIDANCE:
+        if question.text != GLOBAL_PROMPT:
             continue
         wanted = torch.zeros(question.frames_seen * TOKENS_PER_FRAME)
         for scene in batch.videos[0].scenes:

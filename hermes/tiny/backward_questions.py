@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from hermes.config import GLOBAL_PROMPT
 from hermes.tiny.drafts import Draft, View
-from hermes.tiny.language import GLOBAL_GUIDANCE, Key, a, listing, sentence, the
+from hermes.tiny.language import Key, a, listing, sentence, the
 from hermes.tiny.world import BACKGROUNDS, COLORS, SHAPES, Scene, Sprite
 
 PREFER_PAST = 0.85  # share of "was there" questions about an earlier scene than the current one, where there is one
@@ -190,8 +191,8 @@ def narrative(view: View) -> Draft:
     last = view.seen[-NARRATIVE_SCENES:]
     return Draft(
         [
-            GLOBAL_GUIDANCE,
-            GLOBAL_GUIDANCE,
+            GLOBAL_PROMPT,
+            GLOBAL_PROMPT,
             "What happened?",
             "What happened so far?",
             "Summarize the video.",

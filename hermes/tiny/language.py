@@ -13,14 +13,6 @@ REGIONS = (
 REGION_EDGES = (0.39, 0.61)  # of the side, between the three rows or columns
 REGION_MARGIN = 0.03  # a place closer than this to an edge has no name
 
-# The two guidance prompts of the method. The model learns to answer them as "describe" and "narrative" questions, so
-# that attention under them means something.
-LOCAL_GUIDANCE = (
-    "Describe the current scene in detail, focusing on specific objects, fine-grained actions, and spatial relationships."
-)
-GLOBAL_GUIDANCE = (
-    "Summarize the video narrative, identifying main characters, key events, timeline changes, and the overall theme."
-)
 SYSTEM_PREFIX = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"
 
 Key = tuple[int, int]  # (color, shape)

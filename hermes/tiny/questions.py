@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from hermes.config import GLOBAL_PROMPT, LOCAL_PROMPT
 from hermes.tiny import backward_questions as backward
 from hermes.tiny import realtime_questions as realtime
 from hermes.tiny.drafts import Draft, View
-from hermes.tiny.language import GLOBAL_GUIDANCE, LOCAL_GUIDANCE
 from hermes.tiny.world import RandomSource, Video
 
 Group = Literal["realtime", "backward"]
@@ -132,7 +132,7 @@ def ask(type_name: str, video: Video, frames_seen: int, rng: RandomSource, vary:
 
 def _carelessly_typed(text: str, rng: RandomSource) -> str:
     """Some of the time without capitals, the last punctuation mark, or both; guidance prompts stay as they are."""
-    if text in (LOCAL_GUIDANCE, GLOBAL_GUIDANCE):
+    if text in (LOCAL_PROMPT, GLOBAL_PROMPT):
         return text
     draw = rng.random()
     if draw < 0.15:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from hermes.config import LOCAL_PROMPT
 from hermes.tiny.drafts import Draft, View
-from hermes.tiny.language import DOING, LOCAL_GUIDANCE, a, listing, region, sentence, the
+from hermes.tiny.language import DOING, a, listing, region, sentence, the
 from hermes.tiny.world import BACKGROUNDS, COLORS, SHAPES, Scene
 
 MOTION_FRAMES = 3  # frames of a scene to be seen before its motion is asked for
@@ -32,8 +33,8 @@ def describe(view: View) -> Draft | None:
     happening = " and ".join(f"{a(sprite.key)} is {DOING[sprite.motion]}" for sprite in scene.sprites)
     return Draft(
         [
-            LOCAL_GUIDANCE,
-            LOCAL_GUIDANCE,
+            LOCAL_PROMPT,
+            LOCAL_PROMPT,
             "Describe the scene.",
             "What is happening now?",
             "Describe what is happening.",

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hermes.tiny.language import GLOBAL_GUIDANCE, LOCAL_GUIDANCE
+from hermes.config import GLOBAL_PROMPT, LOCAL_PROMPT
 from hermes.tiny.questions import Question, Span, sample_questions
 from hermes.tiny.training.blocks import ROW_TOKENS, Block, BlockEncoder
 from hermes.tiny.training.curriculum import BatchShape
@@ -117,7 +117,7 @@ def make_batch(
 def _pack_video(packer: _Packer, video: int, drawn: list[Question], rng: RandomSource, training: bool, limit: int) -> None:
     placed = missed = 0
     for question in drawn:
-        bare = training and question.text in (LOCAL_GUIDANCE, GLOBAL_GUIDANCE) and rng.random() < WITHOUT_LEAD
+        bare = training and question.text in (LOCAL_PROMPT, GLOBAL_PROMPT) and rng.random() < WITHOUT_LEAD
         newline = rng.random() < 0.5
         block = packer.encoder.block(question.text, question.answer, newline, "" if bare else "\n")
         if packer.place(video, question, block):
@@ -172,7 +172,7 @@ class _Packer:
             span = self._evidence_of(question, block, i)
             self.targets.append((start + i - 1, block.tokens[i], number, weight, *span))
         self.mentions += self._mentions_of(question, block, start)
-        if question.text == GLOBAL_GUIDANCE:
+        if question.text == GLOBAL_PROMPT:
             self.guidance += [(start + i, question.frames_seen) for i in range(block.answer_start)]
         self.questions.append(question)
 
