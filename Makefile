@@ -10,7 +10,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check
+.PHONY: help demo test check readme
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -26,6 +26,9 @@ check: $(INSTALLED) ## run formatter, linter, type checker and tests, and change
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+readme: $(INSTALLED) ## run the commands that README.md shows again and put their output there (some minutes)
+	$(BIN)/python -m tests.make_readme
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -33,7 +33,7 @@ def describe(view: View) -> Draft | None:
     happening = " and ".join(f"{a(sprite.key)} is {DOING[sprite.motion]}" for sprite in scene.sprites)
     return Draft(
         [
-            LOCAL_PROMPT,
+            LOCAL_PROMPT,  # a guidance prompt that the model can answer draws attention that means something
             LOCAL_PROMPT,
             "Describe the scene.",
             "What is happening now?",
