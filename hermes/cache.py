@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from hermes.errors import UsageError
+
 TEXT_ORIGIN = -1  # frame number of a slot that holds text: the system prefix, a question, an answer
 SUMMARY_ORIGIN = -2  # frame number of a slot that stands for several dropped tokens
 
@@ -133,6 +135,7 @@ class SlabCache(Cache):  # type: ignore[misc]
 
     def __init__(self, layers: Sequence[SlabLayer]) -> None:
         super().__init__(layers=list(layers))
+        self._borrowed = False
 
     @property
     def lengths(self) -> list[int]:
@@ -177,16 +180,46 @@ class SlabCache(Cache):  # type: ignore[misc]
 
     @contextmanager
     def scratch(self) -> Iterator[None]:
-        """Whatever is appended inside is forgotten at the end: the memory afterwards is bit-identical."""
-        before = [(layer.length, layer.next_position) for layer in self.layers]
+        """Whatever is appended inside is forgotten at the end: the memory afterwards is bit-identical.
+
+        Raises:
+            UsageError: somebody else is still inside, such as an answer that is neither finished nor closed.
+        """
+        self.check_free()
+        marks = self._marks()
+        self._borrowed = True
         try:
             yield
         finally:
-            for layer, (length, next_position) in zip(self.layers, before, strict=True):
-                layer.length, layer.next_position = length, next_position
+            self._return_to(marks)
+            self._borrowed = False
+
+    @contextmanager
+    def undone_on_failure(self) -> Iterator[None]:
+        """Whatever is appended inside stays, unless an exception leaves: then it is forgotten. Raises as `scratch`."""
+        self.check_free()
+        marks = self._marks()
+        try:
+            yield
+        except BaseException:
+            self._return_to(marks)
+            raise
+
+    def check_free(self) -> None:
+        """Raise `UsageError` while somebody is inside `scratch`."""
+        if self._borrowed:
+            raise UsageError("an answer is still under way", "read it to its end, or close it first")
+
+    def _marks(self) -> list[tuple[int, int, float]]:
+        return [(layer.length, layer.raw_length, layer.next_position) for layer in self.layers]
+
+    def _return_to(self, marks: list[tuple[int, int, float]]) -> None:
+        for layer, (length, raw_length, next_position) in zip(self.layers, marks, strict=True):
+            layer.length, layer.raw_length, layer.next_position = length, raw_length, next_position
 
     def snapshot(self) -> dict[str, Tensor]:
-        """A copy of everything alive, as named tensors; `restore` takes it back exactly."""
+        """A copy of everything alive, as named tensors; `restore` takes it back exactly. Raises as `check_free`."""
+        self.check_free()
         state: dict[str, Tensor] = {}
         for index, layer in enumerate(self.layers):
             for name, alive in _alive(layer).items():
@@ -196,7 +229,8 @@ class SlabCache(Cache):  # type: ignore[misc]
         return state
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Put the cache back to a `snapshot`."""
+        """Put the cache back to a `snapshot`. Raises as `check_free`."""
+        self.check_free()
         for index, layer in enumerate(self.layers):
             length, raw_length, next_position = state[f"{index}.state"].tolist()
             layer.length, layer.raw_length, layer.next_position = int(length), int(raw_length), next_position

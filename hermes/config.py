@@ -157,8 +157,11 @@ class Sampling:
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
             raise UsageError(f"{self.max_new_tokens} new tokens is no answer", "ask for at least 1")
-        if self.temperature < 0 or not 0 < self.top_p <= 1 or self.repetition_penalty <= 0:
-            raise UsageError("sampling settings out of range", "temperature >= 0, 0 < top-p <= 1, repetition penalty > 0")
+        for name, low, high in (("temperature", 0, 100), ("top_p", 0.001, 1), ("repetition_penalty", 0.01, 100)):
+            _require(low <= getattr(self, name) <= high, f"{name} {getattr(self, name)} is out of range", f"{low} to {high}")
+        tiny = 0 < self.temperature < 0.001
+        _require(not tiny, f"temperature {self.temperature} is out of range", "0 for greedy decoding, or 0.001 to 100")
+        _require(0 <= self.seed < 2**63, f"seed {self.seed} is out of range", "0 to 2**63 - 1")
 
 
 def _require(condition: bool, message: str, hint: str) -> None:

@@ -5,18 +5,20 @@ frames -> chunk -> vision tower -> prefill -> over budget? guidance -> plan -> c
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hermes.cache import Origin, SlabCache
 from hermes.compaction import KeepPlan, compact
 from hermes.config import MemoryConfig, Sampling
-from hermes.errors import UsageError
+from hermes.errors import ModelError, UsageError
 from hermes.events import Answer, AnswerDelta, ChunkEncoded, Compression, FinishReason
 from hermes.frames import Frame
 from hermes.generate import decode
@@ -27,12 +29,20 @@ from hermes.policies import MemoryView, Policy, make_policy
 
 @dataclass(frozen=True)
 class EngineState:
-    """Everything that a later answer depends on; `StreamEngine.restore` takes it back exactly."""
+    """Everything that a later answer depends on; `StreamEngine.restore` takes it back exactly.
 
+    Attributes:
+        owner: what the state fits: the model and the text in front of the video.
+    """
+
+    owner: tuple[str, tuple[int, ...]]
     cache: dict[str, Tensor]
     frame_times_s: tuple[float, ...]
     pending: tuple[Frame, ...]
     last_exchange: Exchange | None
+
+
+_SMALLER = "use a memory with a budget (--policy hermes), a smaller --budget or a smaller --chunk"
 
 
 class StreamEngine:
@@ -59,10 +69,12 @@ class StreamEngine:
         self.prompt = model.prompt(prompt_style)
         self.frame_times_s: list[float] = []
         self._pending: list[Frame] = []
-        self._chunk_span = 0.0  # positions of the longest chunk so far
-        self._room = max(config.position_room, guidance_room(model, self.policy.guidance(model.layers), config))
         self.last_exchange: Exchange | None = None
+        self._chunk_span = 0.0  # positions of the longest chunk so far
+        self._half_compacted = False
+        self._room = max(config.position_room, guidance_room(model, self.policy.guidance(model.layers), config))
         prefix_ids = self.prompt.prefix_ids()
+        self._owner = (model.name, tuple(prefix_ids))
         self.prefix = len(prefix_ids)
         self.cache: SlabCache = model.new_cache(self.prefix + self._room)
         self._append(model.embed_text(prefix_ids), model.text_positions(self.prefix), Origin.text(self.prefix))
@@ -83,15 +95,24 @@ class StreamEngine:
         Questions see the frames that wait for their chunk too, so nothing is missed, and chunks start at the same frames
         whatever is asked in between.
 
+        When it fails, the memory is as it was before, and the frame may be pushed again.
+
         Raises:
-            UsageError: the positions of a memory without a budget have reached the model's limit.
+            UsageError: the frame is no picture, or comes before the last one; the memory and its chunks do not fit into the
+                model's positions, or without a budget have come to their end; an answer is still under way.
         """
-        assert self.now_s is None or frame.time_s >= self.now_s, "frames come in the order of their times"
+        self._check_usable()
+        self._check_frame(frame)
         self._pending.append(frame)
         if len(self._pending) < self.config.chunk_frames:
             return None
-        frames, self._pending = self._pending, []
-        return self._feed(frames)
+        try:
+            event = self._feed(self._pending)
+        except BaseException:
+            self._pending.pop()
+            raise
+        self._pending = []
+        return event
 
     @torch.inference_mode()
     def _feed(self, frames: Sequence[Frame]) -> ChunkEncoded:
@@ -107,10 +128,13 @@ class StreamEngine:
         clock = _Clock(self.model.device)
         first_frame = len(self.frame_times_s)
         self._make_room(visual)
-        self._append(visual.embeds, visual.positions, visual.origin)
+        with self.cache.undone_on_failure():
+            self._append(visual.embeds, visual.positions, visual.origin)
+            prefill_ms = clock.lap_ms()
+            over_budget = self.policy.over_budget(self.prefix, self.cache.lengths)
+            forgetting = self._plan() if over_budget else None
+        compression = self._forget(*forgetting) if forgetting else None
         self.frame_times_s.extend(times_s)
-        prefill_ms = clock.lap_ms()
-        compression = self._compress() if self.policy.over_budget(self.prefix, self.cache.lengths) else None
         return ChunkEncoded(
             first_frame=first_frame,
             frames=len(times_s),
@@ -136,12 +160,13 @@ class StreamEngine:
             remember: let the exchange colour the guidance of later compressions (appendix B).
 
         Raises:
-            UsageError: the question is empty, or too long for the room kept free for it.
+            UsageError: the question is empty, or too long for the room kept free for it; another answer is under way.
             ModelError: the model produced NaN or infinite logits.
         """
         sampling = sampling or Sampling()
         clock = _Clock(self.model.device)
-        ids = self._question_ids(question)
+        self._check_usable()
+        ids = self.check_question(question)
         room = self.config.position_room - len(ids)
         sampling = replace(sampling, max_new_tokens=min(sampling.max_new_tokens, room))
         stamps: list[float] = []
@@ -162,35 +187,79 @@ class StreamEngine:
         yield answer
 
     def snapshot(self) -> EngineState:
-        """A copy of everything that later answers depend on."""
-        return EngineState(self.cache.snapshot(), tuple(self.frame_times_s), tuple(self._pending), self.last_exchange)
+        """A copy of everything that later answers depend on.
+
+        Raises:
+            UsageError: an answer is still under way.
+        """
+        self._check_usable()
+        return EngineState(
+            self._owner, self.cache.snapshot(), tuple(self.frame_times_s), tuple(self._pending), self.last_exchange
+        )
 
     @torch.inference_mode()
     def restore(self, state: EngineState) -> None:
-        """Return to a `snapshot`; answers from here equal those given then, token for token."""
+        """Return to a `snapshot`; answers from here equal those given then, token for token.
+
+        Raises:
+            UsageError: it was taken with another model or prompt, or an answer is still under way.
+        """
+        if state.owner != self._owner:
+            raise UsageError("the saved memory belongs to another model or prompt", "use the settings it was made with")
+        self._half_compacted = False
         self.cache.restore(state.cache)
         self.frame_times_s = list(state.frame_times_s)
         self._pending = list(state.pending)
         self.last_exchange = state.last_exchange
 
+    def check_question(self, question: str) -> list[int]:
+        """Token ids of a question, up to where its answer begins.
+
+        Raises:
+            UsageError: it is empty, no text, or too long for the room kept free for it.
+        """
+        if not question.strip():
+            raise UsageError("the question is empty", 'ask something, for example "What is happening now?"')
+        try:
+            question.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError("the question is not UTF-8 text", "check where it comes from") from error
+        ids = self.prompt.question_ids(question)
+        if len(ids) >= self.config.position_room:
+            raise UsageError(
+                f"the question has {len(ids)} tokens; there is room for {self.config.position_room} with its answer",
+                "ask a shorter question",
+            )
+        return ids
+
     def _append(self, embeds: Tensor, positions: Tensor, origin: Origin) -> Tensor:
+        if self.cache.top_position + float(positions.max()) >= self.model.max_positions:
+            raise UsageError(f"the model's {self.model.max_positions} positions are used up", _SMALLER)
         self.cache.reserve(len(embeds))
         return self.model.forward(embeds, self.cache, positions, origin, self.config.shared_rotation)
 
-    def _compress(self) -> Compression:
+    def _plan(self) -> tuple[KeepPlan, float, float]:
+        """What to keep, and the milliseconds that guidance and ranking took."""
         clock = _Clock(self.model.device)
-        before = self.cache.lengths
         wanted = self.policy.guidance(self.model.layers)
         attention = guidance_attention(self.model, self.cache, self.prefix, wanted, self.last_exchange, self.config)
         guidance_ms = clock.lap_ms()
         places = [layer.place[:, self.prefix : layer.length] for layer in self.cache.layers]
         plan = self.policy.plan(MemoryView(self.prefix, attention, places))
-        score_ms = clock.lap_ms()
+        return plan, guidance_ms, clock.lap_ms()
+
+    def _forget(self, plan: KeepPlan, guidance_ms: float, score_ms: float) -> Compression:
+        clock = _Clock(self.model.device)
+        before = self.cache.lengths
         reindex = self.config.reindex_due(self.cache.top_position - 1, self.model.max_positions)
-        compact(self.cache, plan, self.prefix, reindex, self.model.cos_sin)
-        compact_ms = clock.lap_ms()
+        self._compact(plan, reindex)
         dropped = tuple(length - len(keep) for length, keep in zip(before, plan.keep, strict=True))
-        return Compression(dropped, reindex, guidance_ms, score_ms, compact_ms)
+        return Compression(dropped, reindex, guidance_ms, score_ms, clock.lap_ms())
+
+    def _compact(self, plan: KeepPlan, reindex: bool) -> None:
+        self._half_compacted = True  # it works in place: what is interrupted here cannot be taken back
+        compact(self.cache, plan, self.prefix, reindex, self.model.cos_sin)
+        self._half_compacted = False
 
     def _make_room(self, visual: VisualTokens) -> None:
         """Size the cache at the first chunk, and renumber BEFORE a prefill that would leave the model's position range, so
@@ -204,24 +273,36 @@ class StreamEngine:
         needed = 2 * self._chunk_span + self._room
         if self.cache.top_position + needed <= self.model.max_positions:
             return
-        plan = KeepPlan.everything(self.cache.lengths)
-        compact(self.cache, plan, self.prefix, reindex=True, cos_sin=self.model.cos_sin)
+        self._compact(KeepPlan.everything(self.cache.lengths), reindex=True)
         if self.cache.top_position + needed > self.model.max_positions:
-            raise UsageError(
-                f"the memory has reached the model's {self.model.max_positions} positions",
-                "use a memory with a budget (--policy hermes), a smaller --budget or a smaller --chunk",
-            )
+            raise UsageError(f"the memory has reached the model's {self.model.max_positions} positions", _SMALLER)
 
-    def _question_ids(self, question: str) -> list[int]:
-        if not question.strip():
-            raise UsageError("the question is empty", 'ask something, for example "What is happening now?"')
-        ids = self.prompt.question_ids(question)
-        if len(ids) >= self.config.position_room:
+    def _check_usable(self) -> None:
+        self.cache.check_free()
+        if self._half_compacted:
+            raise ModelError("the memory was interrupted while it forgot", "restore a snapshot, or start again")
+
+    def _check_frame(self, frame: Frame) -> None:
+        shape = frame.rgb.shape
+        if len(shape) != 3 or shape[2] != 3 or 0 in shape or frame.rgb.dtype != np.uint8:
+            raise UsageError(f"a picture of shape {shape}, {frame.rgb.dtype}", "give (height, width, 3), uint8")
+        if not frame.time_s >= (-math.inf if self.now_s is None else self.now_s):
+            raise UsageError(f"a frame at {frame.time_s} s after one at {self.now_s} s", "give frames in order of time")
+        if self.now_s is None:
+            self._check_fit(frame)
+
+    def _check_fit(self, frame: Frame) -> None:
+        """Refuse at the first frame what could only fail after hours: see `_make_room` for what is kept free."""
+        height, width, _ = frame.rgb.shape
+        chunk = self.config.chunk_frames * self.model.tokens_per_frame(width, height)
+        kept = self.config.budget if self.policy.bounded else 0
+        needed = self.prefix + kept + 2 * chunk + self._room
+        if needed > self.model.max_positions:
+            what = f"a budget of {kept} tokens and chunks of {chunk}" if kept else f"chunks of {chunk} tokens"
             raise UsageError(
-                f"the question has {len(ids)} tokens; there is room for {self.config.position_room} with its answer",
-                "ask a shorter question",
+                f"{what} need {needed} positions; the model has {self.model.max_positions}",
+                "use a smaller --budget or --chunk" if kept else "use a smaller --chunk",
             )
-        return ids
 
     def _read_pending(self) -> None:
         if self._pending:

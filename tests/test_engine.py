@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hermes.attention import PromptProbe
 from hermes.cache import SlabCache
 from hermes.config import MemoryConfig, Sampling
-from hermes.engine import StreamEngine
+from hermes.engine import EngineState, StreamEngine
 from hermes.errors import ModelError, UsageError
 from hermes.events import Answer, AnswerDelta, ChunkEncoded
 from hermes.frames import Frame
@@ -227,6 +229,121 @@ def test_a_full_memory_refuses_to_pass_the_models_range(small_model: Callable[..
     assert answer(engine).text  # what was seen can still be asked about
 
 
+@pytest.mark.parametrize("broken", ["embed_frames", "forward", "cos_sin"])
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError, KeyboardInterrupt])
+def test_a_chunk_that_fails_leaves_everything_as_before_and_can_be_pushed_again(
+    model: VideoModel, monkeypatch: pytest.MonkeyPatch, broken: str, error: type[BaseException]
+) -> None:
+    frames = noise_frames(14)
+    untouched, engine = engine_for(model), engine_for(model)
+    watch(untouched, frames[:7])
+    watch(engine, frames[:7])
+    before = memory_of(engine)
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    layers = model.decoder.layers
+    with monkeypatch.context() as patch:  # in the vision tower, in the middle of the decoder, at its start
+        if broken == "forward":
+            patch.setattr(layers[2].mlp, "forward", fail)
+        else:
+            patch.setattr(model, broken, fail)
+        with pytest.raises(error):
+            engine.push(frames[7])
+    assert_same_memory(before, memory_of(engine))
+    assert engine.now_s == 6.0
+    watch(engine, frames[7:])
+    watch(untouched, frames[7:])
+    assert_same_memory(memory_of(untouched), memory_of(engine))
+
+
+def test_a_failing_guidance_leaves_everything_as_before(model: VideoModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_for(model)
+    watch(engine, noise_frames(5))
+    before = memory_of(engine)
+    with monkeypatch.context() as patch:
+        patch.setattr(PromptProbe, "attend", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            engine.push(noise_frames(6)[5])
+    assert_same_memory(before, memory_of(engine))
+
+
+def test_a_memory_interrupted_while_it_forgets_says_so(model: VideoModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_for(model)
+    watch(engine, noise_frames(5))
+    state = engine.snapshot()
+    with monkeypatch.context() as patch:
+        patch.setattr("hermes.compaction._gather", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            engine.push(noise_frames(6)[5])
+    with pytest.raises(ModelError, match="interrupted while it forgot"):
+        answer(engine)
+    engine.restore(state)
+    assert answer(engine).text == answer(restored(model, state)).text
+
+
+def restored(model: VideoModel, state: EngineState) -> StreamEngine:
+    engine = engine_for(model)
+    engine.restore(state)
+    return engine
+
+
+def test_while_an_answer_is_under_way_nothing_else_is_done(model: VideoModel) -> None:
+    engine = engine_for(model)
+    watch(engine, noise_frames(5))
+    state, before = engine.snapshot(), memory_of(engine)
+    stream = engine.ask(QUESTION)
+    next(stream)
+    for other in (
+        lambda: answer(engine),
+        lambda: engine.push(noise_frames(6)[5]),
+        engine.snapshot,
+        lambda: engine.restore(state),
+    ):
+        with pytest.raises(UsageError, match="still under way"):
+            other()
+    stream.close()
+    assert_same_memory(before, memory_of(engine))
+    assert engine.push(noise_frames(6)[5]) is not None
+
+
+def test_what_cannot_fit_is_refused_at_the_first_frame(small_model: Callable[..., VideoModel]) -> None:
+    model, (frame, *_) = small_model(max_positions=400), noise_frames(1)
+    for policy, changes in (("hermes", {"budget": 300}), ("full", {"chunk_frames": 30}), ("hermes", {"budget": 10**9})):
+        with pytest.raises(UsageError, match="the model has 400"):
+            engine_for(model, policy, **changes).push(frame)
+
+
+def test_pictures_and_times_that_make_no_sense_are_refused(model: VideoModel) -> None:
+    engine = engine_for(model)
+    engine.push(noise_frames(2)[1])
+    good = noise_frames(1)[0].rgb
+    for time_s, rgb in ((0.0, good), (float("nan"), good), (2.0, good[:0]), (2.0, good[..., 0]), (2.0, good / 255)):
+        with pytest.raises(UsageError):
+            engine.push(Frame(time_s, rgb))  # type: ignore[arg-type]
+    assert engine.now_s == 1.0
+
+
+def test_a_memory_of_another_prompt_is_not_taken_over(model: VideoModel) -> None:
+    state = engine_for(model).snapshot()
+    other = StreamEngine(model, MemoryConfig.preset("paper"), prompt_style="released")
+    with pytest.raises(UsageError, match="another model or prompt"):
+        other.restore(state)
+
+
+def test_two_engines_on_one_model_do_not_disturb_each_other_in_threads(model: VideoModel) -> None:
+    frames = [noise_frames(12, seed=seed) for seed in (1, 2)]
+    alone = [engine_for(model) for _ in frames]
+    for engine, film in zip(alone, frames, strict=True):
+        watch(engine, film)
+    together = [engine_for(model) for _ in frames]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(watch, together, frames))
+    for left, right in zip(alone, together, strict=True):
+        assert_same_memory(memory_of(left), memory_of(right))
+
+
 def test_chunks_start_at_fixed_frames_and_report_what_happened(model: VideoModel) -> None:
     engine = engine_for(model, chunk_frames=3)
     events = watch(engine, noise_frames(10))
@@ -257,6 +374,8 @@ def test_questions_that_cannot_be_answered_are_refused(model: VideoModel) -> Non
             list(engine.ask(question))
     with pytest.raises(UsageError, match="tokens; there is room for 128"):
         list(engine.ask("why? " * 100))
+    with pytest.raises(UsageError, match="not UTF-8"):
+        list(engine.ask("what is \udc80?"))
 
 
 def test_a_question_before_the_first_frame_is_answered_without_video(model: VideoModel) -> None:

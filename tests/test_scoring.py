@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from hermes.config import PRESETS, MemoryConfig, Role
+from hermes.config import PRESETS, MemoryConfig, Role, Sampling
 from hermes.errors import UsageError
 from hermes.policies import Guidance, Hermes, MemoryView
 from hermes.scoring import pool_attention
@@ -110,6 +111,20 @@ def test_a_protected_summary_is_never_dropped() -> None:
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         MemoryConfig.preset("paper", **changes)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, 1e-320, 1e300])
+@pytest.mark.parametrize("name", ["temperature", "top_p", "repetition_penalty"])
+def test_sampling_out_of_range_is_refused(name: str, value: float) -> None:
+    settings: dict[str, Any] = {name: value}
+    with pytest.raises(UsageError, match=name):
+        Sampling(**settings)
+
+
+@pytest.mark.parametrize("settings", [{"seed": -1}, {"seed": 2**64}, {"max_new_tokens": 0}])
+def test_sampling_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        Sampling(**settings)
 
 
 def test_unknown_presets_are_refused() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 
-from hermes.errors import ModelError
+from hermes.errors import HermesError, ModelError
 from hermes.models.base import VideoModel, VisualTokens
 
 FAMILIES = {"llava_onevision": "hermes.models.llava_onevision:LlavaOnevision"}
@@ -34,13 +34,36 @@ def load_model(source: str | Path, device: str = "auto", dtype: str = "auto") ->
     where = _pick_device(device)
     precision = getattr(torch, DTYPES[dtype]) if dtype != "auto" else _default_dtype(where)
     try:
-        config = AutoConfig.from_pretrained(source)
-        _adapter(config.model_type)
-        processor = AutoProcessor.from_pretrained(source)
-        model = AutoModelForImageTextToText.from_pretrained(source, dtype=precision).to(where).eval()
-    except (OSError, ValueError) as error:
+        model, processor, loading = _read_checkpoint(source, precision)
+    except (HermesError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # a checkpoint is foreign input, and its readers fail in many ways
         raise _unreadable(source, error) from error
-    return wrap_model(model, processor, str(source))
+    _check_weights(source, loading)
+    return wrap_model(model.to(where).eval(), processor, str(source))
+
+
+def _read_checkpoint(source: str | Path, precision: torch.dtype) -> tuple[Any, Any, dict[str, Any]]:
+    """Model, processor and what transformers says about the weights. Code that comes with a checkpoint is never run."""
+    local: dict[str, Any] = {"trust_remote_code": False}
+    config = AutoConfig.from_pretrained(source, **local)
+    _adapter(config.model_type)
+    processor = AutoProcessor.from_pretrained(source, **local)
+    load = AutoModelForImageTextToText.from_pretrained
+    model, loading = load(source, dtype=precision, output_loading_info=True, **local)
+    return model, processor, loading
+
+
+def _check_weights(source: str | Path, loading: dict[str, Any]) -> None:
+    """transformers fills weights it does not find with random numbers; a model like that answers nonsense. Weights left over
+    are one too when they are the language model's; vision towers are often shipped with a head that nobody uses."""
+    wrong = {kind: sorted(map(str, loading.get(f"{kind}_keys") or ())) for kind in ("missing", "mismatched", "unexpected")}
+    wrong["unexpected"] = [name for name in wrong["unexpected"] if "language_model" in name]
+    found = [f"{len(keys)} {kind} (such as {keys[0]})" for kind, keys in wrong.items() if keys]
+    if found:
+        raise ModelError(
+            f"the weights of {str(source)!r} do not fit its config.json: {', '.join(found)}", "download the checkpoint again"
+        )
 
 
 def wrap_model(model: Any, processor: Any, name: str) -> VideoModel:

@@ -7,6 +7,7 @@ and a pre-hook on every self-attention replaces the rotary angles by those of th
 from __future__ import annotations
 
 import inspect
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ class VideoModel(ABC):
         self.max_positions: int = self.text_config.max_position_embeddings
         self.stop_ids = _stop_ids(model)
         self._angles: list[tuple[Tensor, Tensor]] = []
+        self._lock = threading.Lock()  # the angles of one forward at a time
         self._cache_keyword = _cache_keyword(self.decoder)
         for index, layer in enumerate(self.decoder.layers):
             layer.self_attn.register_forward_pre_hook(self._own_angles(index), with_kwargs=True)
@@ -144,12 +146,13 @@ class VideoModel(ABC):
 
         Returns: the last token's hidden state after the final norm, (hidden,).
         """
-        self._stage(cache, positions, origin, shared_rotation)
         keywords: dict[str, Any] = {self._cache_keyword: cache, "use_cache": True}
         if probe is not None:
             keywords["probe"] = probe
         placeholder = torch.zeros(1, embeds.shape[0], dtype=torch.long, device=self.device)  # the hooks know better
-        output = self.decoder(inputs_embeds=embeds[None], position_ids=placeholder, **keywords)
+        with self._lock:
+            self._stage(cache, positions, origin, shared_rotation)
+            output = self.decoder(inputs_embeds=embeds[None], position_ids=placeholder, **keywords)
         hidden: Tensor = output.last_hidden_state[0, -1]
         return hidden
 
@@ -158,11 +161,12 @@ class VideoModel(ABC):
     ) -> None:
         """Each layer's attention to a prompt whose hidden states are its embeddings, never advanced through the layers
         (the released code under sdpa). Arguments as `forward`; results are in the probe."""
-        self._stage(cache, positions, Origin.text(embeds.shape[0]), shared_rotation)
-        for layer in self.decoder.layers:
-            keywords: dict[str, Any] = {self._cache_keyword: cache, "attention_mask": None, "probe": probe}
-            hidden = layer.input_layernorm(embeds[None])
-            layer.self_attn(hidden_states=hidden, position_embeddings=None, **keywords)
+        keywords: dict[str, Any] = {self._cache_keyword: cache, "attention_mask": None, "probe": probe}
+        with self._lock:
+            self._stage(cache, positions, Origin.text(embeds.shape[0]), shared_rotation)
+            for layer in self.decoder.layers:
+                hidden = layer.input_layernorm(embeds[None])
+                layer.self_attn(hidden_states=hidden, position_embeddings=None, **keywords)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits of a hidden state (hidden,): (vocabulary,), float32."""

@@ -63,13 +63,15 @@ class Prompt:
 def from_template(processor: Any, video_token: str) -> Prompt:
     """The checkpoint's chat template, split at the video placeholder; raises `ModelError` when it cannot be split."""
     content = [{"type": "video"}, {"type": "text", "text": _QUESTION}]
-    text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    hint = "try --prompt-style released"
+    try:
+        text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    except Exception as error:  # a template is a program that comes with the checkpoint
+        raise ModelError(f"the checkpoint's chat template is missing or broken: {error}", hint) from error
     prefix, video, rest = text.partition(video_token)
     before, marker, after = rest.partition(_QUESTION)
     if not (video and marker):
-        raise ModelError(
-            "the checkpoint's chat template has no place for a video and a question", "try --prompt-style released"
-        )
+        raise ModelError("the checkpoint's chat template has no place for a video and a question", hint)
     return Prompt(processor.tokenizer, prefix, before, after, ends_video=True)
 
 
