@@ -24,8 +24,8 @@ class Answers:
         self.asking: Asking | None = None
         self.text = ""
 
-    def start(self, player: Player) -> None:
-        """The film begins."""
+    def start(self, player: Player, tally: Tally) -> None:
+        """The film begins; the tally counts what happens, each event before it is shown."""
 
     def show(self, event: Event) -> None:
         """Take an event."""
@@ -39,11 +39,15 @@ class Answers:
                 self._finish(event)
 
     def interrupt(self) -> None:
-        """Write what there is of an answer under way; there will be no more of it."""
-        if self.asking:
+        """Write what there is of an answer under way, if anything; there will be no more of it."""
+        if self.asking and self.text:
             self._finish(None)
 
-    def end(self, tally: Tally) -> None:
+    def abandon(self) -> None:
+        """An answer under way has failed, and what there is of it is no answer."""
+        self.asking = None
+
+    def end(self) -> None:
         """The work is done."""
 
     def grown(self) -> None:
@@ -73,22 +77,29 @@ class StreamedAnswers(Answers):
         write_out("\n")
         self._written = 0
 
+    def abandon(self) -> None:
+        super().abandon()
+        if self._written:  # an error would go on in the same line
+            write_out("\n")
+            self._written = 0
+
 
 class JsonAnswers(Answers):
     """Each answer as a JSON object."""
 
-    def start(self, player: Player) -> None:
-        self._player = player
+    def start(self, player: Player, tally: Tally) -> None:
+        self._player, self._tally = player, tally
 
     def whole(self, asking: Asking, answered: Answer | None) -> None:
-        write_out(json_line(records.answer(self._player, asking, self.text.rstrip(), answered)))
+        record = records.answer(self._player, asking, self.text.rstrip(), answered, self._tally.waiting)
+        write_out(json_line(record))
 
 
 class JsonEvents(JsonAnswers):
     """Each event as a JSON object."""
 
-    def start(self, player: Player) -> None:
-        super().start(player)
+    def start(self, player: Player, tally: Tally) -> None:
+        super().start(player, tally)
         write_out(json_line(records.start(player)))
 
     def show(self, event: Event) -> None:
@@ -99,8 +110,8 @@ class JsonEvents(JsonAnswers):
             case Warned():
                 write_out(json_line(records.warning(event.message)))
 
-    def end(self, tally: Tally) -> None:
-        write_out(json_line(records.end(tally)))
+    def end(self) -> None:
+        write_out(json_line(records.end(self._tally)))
 
 
 def make_answers(options: OutputOptions) -> Answers:

@@ -17,10 +17,10 @@ _LEAVING = ("/bye", "/exit", "/quit", "exit", "quit")
 _TWICE_S = 2.0  # a second Ctrl-C within this time leaves
 
 
-def answer_piped(viewing: Viewing, lines: Iterable[str]) -> None:
-    """Answer each non-empty line."""
-    for question in _questions(lines, viewing.screen):
-        viewing.ask(readable(question))
+def answer_piped(viewing: Viewing, lines: Iterable[str]) -> bool:
+    """Answer each non-empty line; returns whether all of them could be asked. One that cannot is complained about."""
+    asked = [_asked(viewing, question) for question in _questions(lines, viewing.screen)]
+    return all(asked)
 
 
 def answer_typed(viewing: Viewing) -> None:
@@ -31,11 +31,18 @@ def answer_typed(viewing: Viewing) -> None:
 
 def _answer_typed(viewing: Viewing, question: str) -> None:
     try:
-        viewing.ask(readable(question))
+        _asked(viewing, question)
     except KeyboardInterrupt:
         viewing.screen.note("cancelled")
+
+
+def _asked(viewing: Viewing, question: str) -> bool:
+    try:
+        viewing.ask(readable(question))
     except UsageError as error:
         viewing.screen.complain(describe(error))
+        return False
+    return True
 
 
 def _questions(lines: Iterable[str], screen: Screen) -> Iterator[str]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import typer
 
 from hermes.errors import HermesError, ResourceError, UsageError
+from hermes_cli import INTERRUPTED
 from hermes_cli.terminal import ReaderGoneError, clean
 
-INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

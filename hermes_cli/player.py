@@ -77,8 +77,11 @@ class Player:
             to_the_end: go on playing when the last question is answered.
 
         Raises:
-            UsageError: there is no frame to play, or a source of unknown length ends before a question's time.
+            UsageError: a question is too long, before anything is played; there is no frame to play, or a source of unknown
+                length ends before a question's time.
         """
+        for question in questions:
+            self.engine.check_question(question.text)
         waiting = deque(questions)
         with closing(self.film.frames()) as frames:
             for frame in frames:

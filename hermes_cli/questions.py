@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from hermes.errors import UsageError
 from hermes_cli.film import Film
 
 _FORM = 'write it as "TIME QUESTION", for example "00:20 What is on screen now?"'
+_COMMENT = re.compile(r"\s*#(?!\d+\s+\S)")  # `#120 What is this?` is a question at the frame of that number
 
 
 @dataclass(frozen=True)
@@ -30,24 +32,24 @@ def timed_questions(written: Iterable[str], film: Film) -> list[TimedQuestion]:
 
 
 def _timed(written: str, film: Film) -> TimedQuestion:
-    time, _, question = written.strip().partition(" ")
-    if not question.strip():
+    time, *question = written.strip().split(maxsplit=1) or [""]
+    if not question:
         raise UsageError(f"{written!r} is not a time and a question", _FORM)
-    return TimedQuestion(film.moment(time), readable(question.strip()))
+    return TimedQuestion(film.moment(time), readable(*question))
 
 
 def read_questions(path: Path) -> list[str]:
-    """The lines of a file of timed questions; blank lines and lines that start with `#` are left out.
+    """The lines of a file of timed questions; blank lines and comments (`#`) are left out.
 
     Raises:
         UsageError: the file cannot be read.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"cannot read questions from {path}: {reason}", "give a text file, one question a line") from error
-    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return [line for line in lines if line.strip() and not _COMMENT.match(line)]
 
 
 def readable(question: str) -> str:

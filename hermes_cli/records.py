@@ -45,8 +45,11 @@ def chunk(event: ChunkEncoded) -> Record:
     return {"type": "chunk", "start": record.pop("start_s"), "end": record.pop("end_s"), **record}
 
 
-def answer(player: Player, asking: Asking, text: str, answered: Answer | None) -> Record:
-    """A question and its answer; without the `answered` event it was cancelled there."""
+def answer(player: Player, asking: Asking, text: str, answered: Answer | None, waiting: int) -> Record:
+    """A question and its answer; without the `answered` event it was cancelled there.
+
+    `kv.tokens` are those of whole chunks; the `waiting` frames of the next chunk were seen too.
+    """
     return {
         "type": "answer",
         "source": player.film.source.info.name,
@@ -61,6 +64,7 @@ def answer(player: Player, asking: Asking, text: str, answered: Answer | None) -
         "output_tokens": answered.answer_tokens if answered else None,
         "kv": {
             "tokens": max(asking.visual_tokens),
+            "waiting_frames": waiting,
             "budget": player.engine.config.budget if player.engine.policy.bounded else None,
             "layers": len(asking.visual_tokens),
             "positions": [0, asking.top_position],

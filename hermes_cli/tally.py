@@ -15,6 +15,7 @@ class Tally:
     Attributes:
         at: time of the newest frame taken in, in seconds; None before the first.
         frames, chunks, compressions, answers: how many.
+        waiting: frames that wait for their chunk to be whole; questions see them too.
         visual_tokens: held after the newest chunk, in the layer that holds most.
         encode_ms, compress_ms: spent on chunks (vision tower and language model), and on forgetting after them.
     """
@@ -24,6 +25,7 @@ class Tally:
     chunks: int = 0
     compressions: int = 0
     answers: int = 0
+    waiting: int = 0
     visual_tokens: int = 0
     encode_ms: float = 0.0
     compress_ms: float = 0.0
@@ -34,6 +36,7 @@ class Tally:
             case Seen():
                 self.at = event.time_s
                 self.frames += 1
+                self.waiting += 1
             case ChunkEncoded():
                 self._add_chunk(event)
             case Answer():
@@ -41,6 +44,7 @@ class Tally:
 
     def _add_chunk(self, chunk: ChunkEncoded) -> None:
         self.chunks += 1
+        self.waiting -= chunk.frames
         self.visual_tokens = max(chunk.visual_tokens)
         self.encode_ms += chunk.vision_ms + chunk.prefill_ms
         if forgetting := chunk.compression:
@@ -57,7 +61,8 @@ class Tally:
         forgetting = f", compressed {_counted(self.compressions, 'time')}" if self.compressions else ""
         share = f" ({self.compress_share:.0%} of the work on chunks)" if self.compressions else ""
         held = f"{_counted(self.visual_tokens, 'visual token')} held"
-        return f"{_counted(self.frames, 'frame')} in {_counted(self.chunks, 'chunk')}, {held}{forgetting}{share}"
+        waiting = f" and {self.waiting} waiting" if self.waiting else ""
+        return f"{_counted(self.frames, 'frame')} in {_counted(self.chunks, 'chunk')}{waiting}, {held}{forgetting}{share}"
 
 
 def _counted(count: int, noun: str) -> str:

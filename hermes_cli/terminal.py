@@ -11,9 +11,9 @@ import os
 import signal
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 _CONTROLS = {code: None for code in range(0xA0) if unicodedata.category(chr(code)) == "Cc" and chr(code) not in "\n\t"}
 
@@ -25,19 +25,50 @@ class ReaderGoneError(Exception):
     """Whoever read standard output has closed it (`hermes ... | head`): nothing went wrong, there is only no more to do."""
 
 
+class _DispensableStream:
+    """A text stream that turns into the null device at the first `OSError`: what is written to it may get lost."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write what can be written; returns the number of characters taken."""
+        try:
+            self._stream.write(text)
+        except OSError:
+            _discard(self._stream)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write each of the lines."""
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        """Flush as far as that works."""
+        _settle(self._stream)
+
+
 def prepare() -> None:
-    """Make the standard streams safe to use whatever they are, and let SIGTERM and SIGHUP unwind like an exception."""
+    """Make the standard streams safe to use whatever they are, and let SIGTERM and SIGHUP unwind like an exception.
+
+    Trouble with standard error costs no answers, and a signal that the caller ignores (`nohup`) stays ignored.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller; the null device also keeps its file number from being reused
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - lives as long as we do
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    sys.stderr = cast("TextIO", _DispensableStream(sys.stderr))
     if hasattr(sys.stdin, "reconfigure"):
-        sys.stdin.reconfigure(errors="surrogateescape")
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _leave)
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _leave)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -89,9 +120,13 @@ def _settle(stream: TextIO) -> None:
     try:
         stream.flush()
     except OSError:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream.fileno())
-        os.close(null)
+        _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())  # so that what the stream still holds has somewhere to go
+    os.close(null)
 
 
 def piped_lines() -> TextIO | None:

@@ -32,7 +32,7 @@ class Viewing:
     def __init__(self, player: Player, answers: Answers, screen: Screen) -> None:
         self.player, self.answers, self.screen = player, answers, screen
         self.tally = Tally()
-        answers.start(player)
+        answers.start(player, self.tally)
 
     def play(self, questions: Sequence[TimedQuestion], to_the_end: bool = True) -> None:
         """Play the film and answer on the way; arguments and errors as `Player.play`."""
@@ -46,7 +46,7 @@ class Viewing:
 
     def finish(self) -> None:
         """Say that the work is done; raises `typer.Exit` with the code for a partial result if the film ended early."""
-        self.answers.end(self.tally)
+        self.answers.end()
         if self.player.film.source.report.ended_early:
             raise typer.Exit(PartialError.exit_code)
 
@@ -56,8 +56,11 @@ class Viewing:
                 self.tally.add(event)
                 self.answers.show(event)
                 self.screen.show(event, self.tally)
-        except BaseException:
+        except (KeyboardInterrupt, SystemExit):
             self.answers.interrupt()
+            raise
+        except Exception:
+            self.answers.abandon()
             raise
 
 

@@ -21,8 +21,10 @@ import pytest
 import torch
 from rich.console import Console
 
+import hermes_cli
 from hermes.config import MemoryConfig
 from hermes.engine import StreamEngine
+from hermes.errors import ModelError
 from hermes.events import Answer, AnswerDelta
 from hermes.models import DTYPES, VideoModel, load_model
 from hermes.models.prompts import STYLES
@@ -32,6 +34,7 @@ from hermes.tiny import checkpoint_folder
 from hermes.tiny.clip import write_clip
 from hermes.tiny.world import RandomSource, make_video
 from hermes_cli import options, terminal, viewing
+from hermes_cli.__main__ import main as entry_point
 from hermes_cli.answers import Answers, StreamedAnswers
 from hermes_cli.app import main
 from hermes_cli.player import Asking
@@ -41,6 +44,7 @@ from tests import clips
 
 ROOT = Path(__file__).parent.parent
 PROGRAM = [sys.executable, "-m", "hermes_cli"]
+TOO_LONG = "why " * 5000
 QUESTION = "What happened in the video?"
 SMALL_MEMORY = ["--budget", "24", "--chunk", "4"]
 
@@ -146,11 +150,26 @@ def test_ask_writes_only_the_answer_and_says_on_the_other_stream_what_it_answere
 
 
 def test_piped_lines_are_questions_about_the_end_until_bye(run: Run, film: Path, embedded: VideoModel) -> None:
-    lines = "What is on screen?\n\n/nonsense\nDescribe the scene.\n/bye\nNever asked?\n"
+    lines = f"What is on screen?\n\n/nonsense\n{TOO_LONG}\nnot UTF-8: \udcff\nDescribe the scene.\n/bye\nNever asked?\n"
     done = run("watch", film, "--end", "5", *SMALL_MEMORY, "--ask", "end How many are there?", stdin=lines)
     questions = ["How many are there?", "What is on screen?", "Describe the scene."]
     assert done.out.splitlines() == answer_directly(embedded, film, [(4.0, question) for question in questions])
     assert "unknown command '/nonsense'" in done.err
+    mistakes = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert ["tokens" in mistakes[0], "not UTF-8" in mistakes[1], len(mistakes)] == [True, True, 2]
+    assert (done.code, done.err.count("hint: ")) == (2, 2)
+
+
+def test_a_timed_question_that_cannot_be_asked_is_found_before_the_film_plays(run: Run, film: Path) -> None:
+    done = run("watch", film, "--ask", "1 What is on screen?", "--ask", f"end {TOO_LONG}", "--json-lines")
+    assert (done.code, [record["type"] for record in done.records]) == (2, ["start", "error"])
+
+
+def test_frames_that_wait_for_their_chunk_are_counted(run: Run, film: Path) -> None:
+    done = run("ask", film, "what", "--at", "5", *SMALL_MEMORY, "--json-lines")
+    [answer] = [record for record in done.records if record["type"] == "answer"]
+    assert "6 frames in 1 chunk and 2 waiting, 16 visual tokens held\n" in done.err
+    assert (answer["kv"]["tokens"], answer["kv"]["waiting_frames"], done.records[-1]["waiting"]) == (16, 2, 2)
 
 
 def test_a_time_before_the_first_frame_is_answered_at_it_with_a_warning(run: Run, film: Path) -> None:
@@ -172,9 +191,11 @@ def test_a_film_that_stops_early_is_answered_and_ends_with_code_6(run: Run, tmp_
 
 def test_questions_of_a_file_join_those_of_the_command_line(run: Run, film: Path, tmp_path: Path) -> None:
     batch = tmp_path / "questions.txt"
-    batch.write_text("# what I want to know\n\n2s Second?\n0:01 First?\n", encoding="utf-8")
+    lines = "0:01\tFirst?\n# what I want to know\n#3\n\n2s  Second?\n#3 Third?\n"
+    batch.write_text(lines, encoding="utf-8-sig")  # as some editors do
     done = run("watch", film, "--end", "4", "--ask", "2 Before the file?", "--ask-file", batch, "--json")
-    assert [record["question"] for record in done.records] == ["First?", "Before the file?", "Second?"]
+    asked = [(record["at"], record["question"]) for record in done.records]
+    assert asked == [(1.0, "First?"), (2.0, "Before the file?"), (2.0, "Second?"), (3.0, "Third?")]
 
 
 NOWHERE = ["-m", "/nonexistent"]  # a model that cannot load: an error about anything else came before it
@@ -262,6 +283,23 @@ def test_ctrl_c_leaves_the_answer_as_far_as_it_came(run: Run, film: Path, monkey
     assert (record["answer"], record["finish_reason"], record["output_tokens"]) == ("A red", "cancelled", None)
 
 
+def test_an_answer_that_fails_or_has_not_begun_is_not_written(run: Run, film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken_off(error: BaseException, *begun: AnswerDelta) -> Callable[..., Iterator[AnswerDelta]]:
+        def ask(*_: object, **__: object) -> Iterator[AnswerDelta]:
+            yield from begun
+            raise error
+
+        return ask
+
+    failure = ModelError("the model produced NaN")
+    endings = {4: broken_off(failure, AnswerDelta("A red ")), 130: broken_off(KeyboardInterrupt())}
+    for code, ask in endings.items():
+        monkeypatch.setattr(StreamEngine, "ask", ask)
+        done = run("ask", film, "what", "--end", "2")
+        assert (done.code, done.out) == (code, "")
+        assert "answer" not in [record["type"] for record in run("ask", film, "what", "--end", "2", "--json-lines").records]
+
+
 @pytest.mark.parametrize("form", [Answers, StreamedAnswers])
 def test_an_answer_cannot_steer_the_terminal_and_streams_to_the_same_text(
     form: type[Answers], capsys: pytest.CaptureFixture[str]
@@ -273,6 +311,15 @@ def test_an_answer_cannot_steer_the_terminal_and_streams_to_the_same_text(
             answers.show(AnswerDelta(piece))
         answers.show(Answer("?", "", 1.0, "stop", 1, 1, 1.0, None))
     assert capsys.readouterr().out == "[31m[b]red  ring\n2Jtwo\n" * 2
+
+
+def test_a_streamed_answer_that_fails_ends_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = StreamedAnswers()
+    for text in ("A red", "A blue ring"):
+        answers.show(Asking("?", 1.0, 1.0, (4,), 9.0))
+        answers.show(AnswerDelta(text))
+        answers.abandon()
+    assert capsys.readouterr().out == "A red\nA blue ring\n"
 
 
 def test_text_that_the_encoding_lacks_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +420,7 @@ def test_a_process_without_a_terminal_writes_no_noise_and_a_signal_loses_no_answ
         )  # fmt: skip
         assert process.stdin
         assert process.stdout
-        process.stdin.write(b"What is on screen?\n")
+        process.stdin.write("Qué hay?\n".encode())
         process.stdin.flush()
         records = [json.loads(process.stdout.readline()) for _ in range(4)]
         process.terminate()
@@ -381,12 +428,60 @@ def test_a_process_without_a_terminal_writes_no_noise_and_a_signal_loses_no_answ
         assert process.stdout.read() == b""
     kinds = [record["type"] for record in records]
     assert kinds == ["start", "answer", "chunk", "answer"]
-    assert records[1]["question"] == "Où ça?"
+    assert [records[1]["question"], records[3]["question"]] == ["Où ça?", "Qué hay?"]
     assert (tmp_path / "err").read_text(encoding="ascii").splitlines() == [
         r"[00:00:02.000] O\xf9 \xe7a?",
-        "6 frames in 1 chunk, 16 visual tokens held",
-        "[00:00:05.000] What is on screen?",
+        "6 frames in 1 chunk and 2 waiting, 16 visual tokens held",
+        r"[00:00:05.000] Qu\xe9 hay?",
     ]
+
+
+def test_a_signal_that_the_caller_ignores_stays_ignored(film: Path) -> None:
+    def ignore() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    streams = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    process = start("watch", film, "--json-lines", "--end", "2", **streams, preexec_fn=ignore)
+    assert process.stdout
+    assert json.loads(process.stdout.readline())["type"] == "start"
+    process.send_signal(signal.SIGHUP)
+    process.communicate(b"", timeout=120)
+    assert process.returncode == 0
+
+
+def test_trouble_with_standard_error_loses_no_answer(film: Path) -> None:
+    reader, closed = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        arguments = ["ask", str(film), "what", "--end", "2", "--progress", "plain", "-v"]
+        processes = [start(*arguments, stdout=subprocess.PIPE, stderr=error) for error in (full, closed)]
+        answers = [process.communicate(b"", timeout=120)[0] for process in processes]
+    os.close(closed)
+    assert [process.returncode for process in processes] == [0, 0]
+    assert all(answer.endswith(b".\n") for answer in answers)
+
+
+def test_a_film_that_cannot_be_opened_is_reported_without_waiting_for_standard_input() -> None:
+    process = start("ask", "nowhere.mp4", stderr=subprocess.PIPE)
+    try:
+        assert process.wait(timeout=60) == 3
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_ctrl_c_while_the_program_is_imported_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def find_spec(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "hermes_cli.app")
+    monkeypatch.delattr(hermes_cli, "app")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted()])
+    assert entry_point() == 130
+    assert capsys.readouterr().err == ""
 
 
 def test_a_terminal_gets_a_bar_and_a_prompt(film: Path) -> None:

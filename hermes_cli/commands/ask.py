@@ -23,12 +23,13 @@ At = Annotated[
 def ask(source: SourceArgument, settings: Settings, question: Words = None, at: At = "end") -> None:
     """Play a video up to a moment and answer one question there."""
     config = settings.memory.method.config()
-    lines = piped_lines()
+    film = settings.playing.open(source)
+    moment_s = film.moment(at)
+    lines = piped_lines()  # may keep us waiting, so a mistake in the rest comes first
     text = " ".join((lines.read().strip() if lines else "", *(question or []))).strip()
     if not text:
         raise UsageError("there is no question", f'ask one: hermes ask {source} "What is happening now?"')
-    film = settings.playing.open(source)
-    moment = TimedQuestion(film.moment(at), readable(text))
+    moment = TimedQuestion(moment_s, readable(text))
     with viewing(film, config, settings) as asked:
         asked.play([moment], to_the_end=False)
         asked.finish()

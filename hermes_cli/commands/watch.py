@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from hermes.errors import UsageError
 from hermes_cli.dialogue import answer_piped, answer_typed
 from hermes_cli.knobs import grouped
 from hermes_cli.options import Settings, SourceArgument
@@ -41,9 +42,11 @@ def watch(source: SourceArgument, settings: Settings, ask: Ask = None, ask_file:
     questions = timed_questions(written, film)
     with viewing(film, config, settings) as watched:
         watched.play(questions)
-        lines = piped_lines()
+        lines, all_asked = piped_lines(), True
         if lines is not None:
-            answer_piped(watched, lines)
+            all_asked = answer_piped(watched, lines)
         elif sys.stdin is not None and not written:
             answer_typed(watched)
         watched.finish()
+        if not all_asked:
+            raise typer.Exit(UsageError.exit_code)
