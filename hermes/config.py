@@ -34,20 +34,20 @@ class MemoryConfig:
     """Constants of the HERMES memory.
 
     Attributes:
-        budget: visual tokens kept per layer, the summary token included, the system prefix on top (section 4.1).
-        chunk_frames: sampled frames encoded before each compression (section 4.1).
-        shallow_share: share of layers that are shallow; the boundary is `int(shallow_share * layers)` (section 4.1).
-        deep_share: share of layers that are deep; the boundary is `int((1 - deep_share) * layers)` (section 4.1).
-        shallow_rate: forgetting rate k of shallow layers, over distances normalised to [0, 1] (eq. 1; released code).
+        budget: visual tokens kept per layer, the summary token included, the system prefix on top (paper section 4.1).
+        chunk_frames: sampled frames encoded before each compression (paper section 4.1).
+        shallow_share: share of layers that are shallow; the boundary is `int(shallow_share * layers)` (paper section 4.1).
+        deep_share: share of layers that are deep; the boundary is `int((1 - deep_share) * layers)` (paper section 4.1).
+        shallow_rate: forgetting rate k of shallow layers, over distances normalised to [0, 1] (paper eq. 1; released code).
         middle_rate: k at the first middle layer and its total fall across the middle layers (released code).
         middle_recency: omega_0 and gamma of eq. 3, weight of recency at the first middle layer and its fall.
-        smoothing: (shallow, middle, deep) share lambda of the next deeper layer's score (eq. 5, appendix C).
+        smoothing: (shallow, middle, deep) share lambda of the next deeper layer's score (paper eq. 5, appendix C).
         smoothing_mode: `cascade` blends with the already smoothed deeper score (released code), `raw` with the raw one
             (eq. 5 as printed), `off` not at all.
         guidance: where the attention of the guidance prompts comes from: `forward` is a true causal forward of the prompt
-            over the cache (section 3.1), `embedding` applies every layer's projections to the prompt's embeddings (the
+            over the cache (paper section 3.1), `embedding` applies every layer's projections to the prompt's embeddings (the
             released code under sdpa).
-        reindex: `lazy` renumbers positions only near the model's limit, `eager` at every compression (section 3.3).
+        reindex: `lazy` renumbers positions only near the model's limit, `eager` at every compression (paper section 3.3).
         reindex_margin: positions below the model's limit at which lazy re-indexing starts (released code).
         position_room: tokens kept free for a question and its answer, in the cache and below the model's position limit; a
             chunk that would enter it renumbers first, whatever `reindex` says.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ from hermes_cli.screen import Screen
 from hermes_cli.viewing import Viewing
 
 _LEAVING = ("/bye", "/exit", "/quit", "exit", "quit")
+_BEGINS_WITH_TIME = re.compile(r"(\d+:\d\d\S*|\d+(\.\d+)?%)\s")
 _TWICE_S = 2.0  # a second Ctrl-C within this time leaves
 
 
@@ -38,11 +40,20 @@ def _answer_typed(viewing: Viewing, question: str) -> None:
 
 def _asked(viewing: Viewing, question: str) -> bool:
     try:
+        _check_moment(viewing, question)
         viewing.ask(readable(question))
     except UsageError as error:
         viewing.screen.complain(describe(error))
         return False
     return True
+
+
+def _check_moment(viewing: Viewing, question: str) -> None:
+    """Refuse a question that begins with a time, as those of --ask do: here it would be taken for part of the text."""
+    if _BEGINS_WITH_TIME.match(question):
+        now = hours_minutes_seconds(viewing.tally.at or 0.0)
+        hint = 'for another moment use --ask "TIME QUESTION", or hermes ask SRC --at TIME'
+        raise UsageError(f"questions here are about {now}, the newest frame", hint)
 
 
 def _questions(lines: Iterable[str], screen: Screen) -> Iterator[str]:

@@ -59,7 +59,7 @@ class Tally:
 
     def __str__(self) -> str:
         forgetting = f", compressed {_counted(self.compressions, 'time')}" if self.compressions else ""
-        share = f" ({self.compress_share:.0%} of the work on chunks)" if self.compressions else ""
+        share = f" ({self.compress_share:.0%} of the encoding time)" if self.compressions else ""
         held = f"{_counted(self.visual_tokens, 'visual token')} held"
         waiting = f" and {self.waiting} waiting" if self.waiting else ""
         return f"{_counted(self.frames, 'frame')} in {_counted(self.chunks, 'chunk')}{waiting}, {held}{forgetting}{share}"

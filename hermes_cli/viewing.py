@@ -70,6 +70,8 @@ def viewing(film: Film, config: MemoryConfig, settings: Settings) -> Iterator[Vi
     screen = Screen(settings.output)
     with screen.busy("loading the model"):
         player = load_player(film, config, settings)
+    if settings.model.model is None:
+        screen.note("using the small model of this package, which knows coloured shapes only; -m takes another")
     try:
         yield Viewing(player, make_answers(settings.output), screen)
     finally:

@@ -35,4 +35,4 @@ def test_the_transcript_in_the_readme_is_what_the_demo_prints() -> None:
 
 def _without_shares(text: str) -> list[str]:
     """Lines up to the last one, whose share of time differs from run to run."""
-    return [line.split("(")[0] if "of the work" in line else line for line in text.splitlines()]
+    return [line.split("(")[0] if "of the encoding time" in line else line for line in text.splitlines()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ class Processes:
         """Meet the others; `meeting_point` is a file that does not exist yet, the same for all."""
         if count > 1:
             distributed.init_process_group("gloo", f"file://{meeting_point}", rank=rank, world_size=count)
+            atexit.register(distributed.destroy_process_group)  # its threads must not outlive the interpreter
         return cls(rank, count)
 
     def average_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
