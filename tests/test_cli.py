@@ -430,6 +430,7 @@ def test_a_process_without_a_terminal_writes_no_noise_and_a_signal_loses_no_answ
     assert kinds == ["start", "answer", "chunk", "answer"]
     assert [records[1]["question"], records[3]["question"]] == ["Où ça?", "Qué hay?"]
     assert (tmp_path / "err").read_text(encoding="ascii").splitlines() == [
+        "using the small model of this package, which knows coloured shapes only; -m takes another",
         r"[00:00:02.000] O\xf9 \xe7a?",
         "6 frames in 1 chunk and 2 waiting, 16 visual tokens held",
         r"[00:00:05.000] Qu\xe9 hay?",
@@ -528,3 +529,14 @@ def test_streams_that_cannot_be_written_have_their_exit_codes() -> None:
     assert codes == {"no reader": 0, "full disk": 5, "full disk for errors": 2}
     assert said["no reader"] == b""
     assert said["full disk"].startswith(b"error: cannot write: No space left on device\n")
+
+
+def test_a_time_in_a_question_about_the_end_is_refused(
+    film: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "00:02 What is on screen?\n50% What is on screen?\nWhat is on screen?\n10 circles?\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    assert main(["watch", str(film), "--chunk", "4"]) == 2
+    written = capsys.readouterr()
+    assert len(written.out.splitlines()) == 2
+    assert written.err.count("error: questions here are about 00:00:15, the newest frame") == 2
