@@ -114,6 +114,7 @@ def test_code_that_comes_with_a_checkpoint_is_never_run(tmp_path: Path, monkeypa
     (tmp_path / "config.json").write_text('{"model_type": "mystery", "auto_map": {"AutoConfig": "code.Config"}}')
     (tmp_path / "code.py").write_text(f"open({str(tmp_path / 'was_run')!r}, 'w')")
     monkeypatch.setattr("builtins.input", lambda *args: "y")
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, match="'mystery' are not supported") as caught:
         load_model(tmp_path, device="cpu")
+    assert "llava_onevision" in caught.value.hint
     assert not (tmp_path / "was_run").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoModelForImageTextToText, AutoProcessor, PreTrainedConfig
 
 from hermes.errors import HermesError, ModelError
 from hermes.models.base import VideoModel, VisualTokens
@@ -46,8 +46,10 @@ def load_model(source: str | Path, device: str = "auto", dtype: str = "auto") ->
 def _read_checkpoint(source: str | Path, precision: torch.dtype) -> tuple[Any, Any, dict[str, Any]]:
     """Model, processor and what transformers says about the weights. Code that comes with a checkpoint is never run."""
     local: dict[str, Any] = {"trust_remote_code": False}
-    config = AutoConfig.from_pretrained(source, **local)
-    _adapter(config.model_type)
+    config, _ = PreTrainedConfig.get_config_dict(source)
+    if "model_type" not in config:
+        raise OSError("there is no config.json that names a model_type")
+    _adapter(config["model_type"])
     processor = AutoProcessor.from_pretrained(source, **local)
     load = AutoModelForImageTextToText.from_pretrained
     model, loading = load(source, dtype=precision, output_loading_info=True, **local)
