@@ -113,8 +113,9 @@ class Player:
         now_s = self.engine.now_s
         assert now_s is not None
         if now_s - question.time_s > _HALF_MILLISECOND_S:
-            asked, first = format_time(question.time_s), format_time(now_s)
-            yield Warned(f"{asked} is before the first frame played; answered at {first}")
+            asked = question.time_s
+            early = f"{format_time(asked)} is before" if asked >= 0 else f"the time asked for is {-asked:g} s before"
+            yield Warned(f"{early} the first frame played; answered at {format_time(now_s)}")
         late = math.isinf(question.time_s)
         yield from self.ask(question.text, now_s if late else max(now_s, question.time_s))
 
