@@ -360,7 +360,7 @@ class _IncrementalText:
     def __init__(self, model: VideoModel) -> None:
         self._tokenizer = model.tokenizer
         self._ids: list[int] = []
-        self._emitted = ""
+        self._emitted = 0  # characters
 
     @property
     def whole(self) -> str:
@@ -371,10 +371,14 @@ class _IncrementalText:
     def add(self, token: int) -> str:
         """The text that `token` completes."""
         self._ids.append(token)
-        return "" if self.whole.endswith("\N{REPLACEMENT CHARACTER}") else self.rest()
+        whole = self.whole
+        return "" if whole.endswith("\N{REPLACEMENT CHARACTER}") else self._beyond(whole)
 
     def rest(self) -> str:
         """What has not been emitted yet."""
-        piece = self.whole[len(self._emitted) :]
-        self._emitted += piece
+        return self._beyond(self.whole)
+
+    def _beyond(self, whole: str) -> str:
+        piece = whole[self._emitted :]
+        self._emitted = len(whole)
         return piece

@@ -64,27 +64,15 @@ def guidance_attention(
         return [None] * len(wanted)
     history = _cut(model, str(last), config.history_tokens) if last else ""
     ids = [model.tokenize(prompt_text(guidance, history)) for guidance in prompts]
-    return attention_of(model, cache, prefix, ids, [None if g is None else prompts.index(g) for g in wanted], config)
-
-
-def attention_of(
-    model: VideoModel,
-    cache: SlabCache,
-    prefix: int,
-    prompts: Sequence[Sequence[int]],
-    wanted: Sequence[int | None],
-    config: MemoryConfig,
-) -> list[Tensor | None]:
-    """As `guidance_attention`, for prompts given as token ids; `wanted` is an index into them per layer."""
     causal = config.guidance == "forward"
-    probe = PromptProbe([len(ids) for ids in prompts], wanted, prefix, causal)
-    embeds = torch.cat([model.embed_text(ids) for ids in prompts])
-    positions = torch.cat([model.text_positions(len(ids)) for ids in prompts], dim=1)  # each prompt starts anew
+    indices = [None if guidance is None else prompts.index(guidance) for guidance in wanted]
+    probe = PromptProbe([len(prompt) for prompt in ids], indices, prefix, causal)
+    embeds = torch.cat([model.embed_text(prompt) for prompt in ids])
+    positions = torch.cat([model.text_positions(len(prompt)) for prompt in ids], dim=1)  # each prompt starts anew
     cache.reserve(len(embeds))
     with cache.scratch():
         if causal:
-            origin = Origin.text(len(embeds))
-            model.forward(embeds, cache, positions, origin, config.shared_rotation, probe)
+            model.forward(embeds, cache, positions, Origin.text(len(embeds)), config.shared_rotation, probe)
         else:
             model.probe_embeddings(embeds, cache, positions, probe, config.shared_rotation)
     return probe.attention
