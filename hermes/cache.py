@@ -6,7 +6,7 @@ kept; `hermes.compaction` is the only writer of kept keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,17 +33,23 @@ class Origin:
     count: Tensor  # (tokens,)
 
     @classmethod
-    def text(cls, tokens: int) -> Origin:
-        """The origin of text tokens."""
+    def text(cls, tokens: int, frame: int = TEXT_ORIGIN) -> Origin:
+        """The origin of text tokens; those that a family writes into the video itself belong to a frame of it."""
         place = torch.full((3, tokens), TEXT_ORIGIN, dtype=torch.int32)
+        place[0] = frame
         return cls(place, torch.zeros(tokens, dtype=torch.int32))
 
     @classmethod
-    def grid(cls, first_frame: int, frames: int, rows: int, columns: int) -> Origin:
-        """The origin of `frames` frames of rows x columns tokens each, frame by frame, row by row."""
-        axes = (torch.arange(first_frame, first_frame + frames), torch.arange(rows), torch.arange(columns))
+    def grid(cls, frames: Iterable[int], rows: int, columns: int) -> Origin:
+        """The origin of rows x columns tokens for each of the frame numbers, frame by frame, row by row."""
+        axes = (torch.tensor(list(frames)), torch.arange(rows), torch.arange(columns))
         place = torch.cartesian_prod(*axes).reshape(-1, 3).T.to(torch.int32)
         return cls(place.contiguous(), torch.ones(place.shape[1], dtype=torch.int32))
+
+    @classmethod
+    def join(cls, origins: Sequence[Origin]) -> Origin:
+        """Several origins one after another."""
+        return cls(torch.cat([o.place for o in origins], dim=1), torch.cat([o.count for o in origins]))
 
 
 class SlabLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not typed here
@@ -56,6 +62,9 @@ class SlabLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
         values: (1, kv_heads, capacity, head_dim).
         positions: (axes, capacity), float32; one axis for plain rotary embedding, three for M-RoPE.
         place, count: see `Origin`.
+        next_position: where text goes that follows, on every axis.
+        time_shift: how far renumbering has moved the first axis, time, for chunks whose positions count from the start of
+            the video (`SlabCache.stage`).
     """
 
     is_compileable = False
@@ -76,6 +85,7 @@ class SlabLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
         self.length = 0
         self.raw_length = 0
         self.next_position = 0.0
+        self.time_shift = 0.0
         self.is_initialized = True
 
     @property
@@ -135,6 +145,7 @@ class SlabCache(Cache):  # type: ignore[misc]
 
     def __init__(self, layers: Sequence[SlabLayer]) -> None:
         super().__init__(layers=list(layers))
+        self.video_time = 0.0  # the largest time so far among positions in the video, before any shift
         self._borrowed = False
 
     @property
@@ -165,18 +176,32 @@ class SlabCache(Cache):  # type: ignore[misc]
         if any(layer.length + tokens > layer.capacity for layer in self.layers):
             self.grow(max(max(self.lengths) + tokens, 2 * self.layers[0].capacity))
 
-    def stage(self, relative: Tensor, origin: Origin) -> Tensor:
-        """Announce a forward of tokens at `relative` positions (axes, tokens), counted from each layer's next position.
+    def locate(self, positions: Tensor, in_video: bool = False) -> Tensor:
+        """Where tokens at `positions` (axes, tokens) come to stand in each layer.
 
-        Returns: (layers, axes, tokens) absolute positions, float32, on the CPU.
+        Args:
+            in_video: they are counted from the start of the video on every axis, the prefix in front of it included, so that
+                rows and columns repeat from chunk to chunk and time goes on; otherwise from each layer's next position.
+
+        Returns: (layers, axes, tokens), float32, on the CPU.
         """
-        starts = torch.tensor([layer.next_position for layer in self.layers])
-        absolute = starts[:, None, None] + relative.cpu()[None]
-        following = (absolute.amax(dim=(1, 2)) + 1).tolist()
-        for layer, positions, next_position in zip(self.layers, absolute, following, strict=True):
-            layer.stage(positions.to(layer.device), origin)
-            layer.next_position = next_position
-        return absolute
+        starts = torch.zeros(len(self.layers), len(positions), 1)
+        if in_video:
+            starts[:, 0, 0] = torch.tensor([layer.time_shift for layer in self.layers])
+        else:
+            starts += torch.tensor([layer.next_position for layer in self.layers])[:, None, None]
+        return starts + positions.cpu()
+
+    def stage(self, positions: Tensor, origin: Origin, in_video: bool = False) -> Tensor:
+        """Announce a forward of tokens; arguments and result as `locate`."""
+        located = self.locate(positions, in_video)
+        tops = located.amax(dim=(1, 2)).tolist()
+        for layer, own, top in zip(self.layers, located, tops, strict=True):
+            layer.stage(own.to(layer.device), origin)
+            layer.next_position = max(layer.next_position, top + 1)
+        if in_video:
+            self.video_time = max(self.video_time, float(positions[0].max()))
+        return located
 
     @contextmanager
     def scratch(self) -> Iterator[None]:
@@ -210,30 +235,32 @@ class SlabCache(Cache):  # type: ignore[misc]
         if self._borrowed:
             raise UsageError("an answer is still under way", "read it to its end, or close it first")
 
-    def _marks(self) -> list[tuple[int, int, float]]:
-        return [(layer.length, layer.raw_length, layer.next_position) for layer in self.layers]
+    def _marks(self) -> tuple[float, list[tuple[int, int, float]]]:
+        return self.video_time, [(layer.length, layer.raw_length, layer.next_position) for layer in self.layers]
 
-    def _return_to(self, marks: list[tuple[int, int, float]]) -> None:
-        for layer, (length, raw_length, next_position) in zip(self.layers, marks, strict=True):
+    def _return_to(self, marks: tuple[float, list[tuple[int, int, float]]]) -> None:
+        self.video_time, of_layers = marks
+        for layer, (length, raw_length, next_position) in zip(self.layers, of_layers, strict=True):
             layer.length, layer.raw_length, layer.next_position = length, raw_length, next_position
 
     def snapshot(self) -> dict[str, Tensor]:
         """A copy of everything alive, as named tensors; `restore` takes it back exactly. Raises as `check_free`."""
         self.check_free()
-        state: dict[str, Tensor] = {}
+        state = {"video_time": torch.tensor(self.video_time, dtype=torch.float64)}
         for index, layer in enumerate(self.layers):
             for name, alive in _alive(layer).items():
                 state[f"{index}.{name}"] = alive.clone()
-            numbers = [layer.length, layer.raw_length, layer.next_position]
+            numbers = [layer.length, layer.raw_length, layer.next_position, layer.time_shift]
             state[f"{index}.state"] = torch.tensor(numbers, dtype=torch.float64)
         return state
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Put the cache back to a `snapshot`. Raises as `check_free`."""
         self.check_free()
+        self.video_time = float(state["video_time"])
         for index, layer in enumerate(self.layers):
-            length, raw_length, next_position = state[f"{index}.state"].tolist()
-            layer.length, layer.raw_length, layer.next_position = int(length), int(raw_length), next_position
+            length, raw_length, layer.next_position, layer.time_shift = state[f"{index}.state"].tolist()
+            layer.length, layer.raw_length = int(length), int(raw_length)
             if layer.length > layer.capacity:
                 layer.grow(layer.length)
             for name, alive in _alive(layer).items():

@@ -46,9 +46,11 @@ def compact(cache: SlabCache, plan: KeepPlan, prefix: int, reindex: bool, cos_si
     """
     for layer, keep, summarise in zip(cache.layers, plan.keep, plan.summarise, strict=True):
         _compact_layer(layer, keep.to(layer.device), summarise, prefix, reindex, cos_sin)
-    tops = torch.stack([layer.positions[:, : layer.length].amax().cpu() for layer in cache.layers])
+    tops = torch.stack([layer.positions[:, : layer.length].amax(dim=1).cpu() for layer in cache.layers])  # (layers, axes)
     for layer, top in zip(cache.layers, tops.tolist(), strict=True):
-        layer.next_position = top + 1
+        layer.next_position = max(top) + 1
+        if reindex:  # what comes next keeps its distance in time to the newest frame, which stands at the top now
+            layer.time_shift = top[0] - cache.video_time
 
 
 def _compact_layer(layer: SlabLayer, keep: Tensor, summarise: bool, prefix: int, reindex: bool, cos_sin: CosSin) -> None:

@@ -56,6 +56,9 @@ class MemoryConfig:
             visual tokens alone.
         summary: fold the dropped tokens of a deep layer into one summary token (algorithm 1).
         protect_summary: never drop or re-fold an earlier summary token; the released code treats it as an ordinary one.
+        chunk_positions: where a chunk stands in a family whose rows and columns count from the start of the video
+            (Qwen2.5-VL): `continue` as in one forward over the whole video, `restart` behind everything so far on all three
+            axes (released Qwen path).
         shared_rotation: rotate every layer at layer 0's offset although each records its own, as the released Qwen path
             does; only for comparison with it.
     """
@@ -77,6 +80,7 @@ class MemoryConfig:
     trigger_includes_prefix: bool = False
     summary: bool = True
     protect_summary: bool = False
+    chunk_positions: Literal["continue", "restart"] = "continue"
     shared_rotation: bool = False
 
     def __post_init__(self) -> None:
@@ -173,6 +177,7 @@ _CHOICES = {
     "smoothing_mode": ("cascade", "raw", "off"),
     "guidance": ("forward", "embedding"),
     "reindex": ("lazy", "eager"),
+    "chunk_positions": ("continue", "restart"),
 }
 
 PRESETS = {
@@ -180,7 +185,9 @@ PRESETS = {
     "llava-code": MemoryConfig(
         middle_rate=(20.0, 19.5), middle_recency=(1.0, 0.9), guidance="embedding", trigger_includes_prefix=True
     ),
-    "qwen-code": MemoryConfig(guidance="embedding", trigger_includes_prefix=True, shared_rotation=True),
+    "qwen-code": MemoryConfig(
+        guidance="embedding", trigger_includes_prefix=True, chunk_positions="restart", shared_rotation=True
+    ),
 }
 """`paper`: the equations, open constants as in the released Qwen path, which matches eq. 3. `llava-code`, `qwen-code`: the
 two paths of the released code."""

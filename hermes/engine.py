@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hermes.cache import Origin, SlabCache
+from hermes.cache import SlabCache
 from hermes.compaction import KeepPlan, compact
 from hermes.config import MemoryConfig, Sampling
 from hermes.errors import ModelError, UsageError
@@ -23,7 +23,7 @@ from hermes.events import Answer, AnswerDelta, ChunkEncoded, Compression, Finish
 from hermes.frames import Frame
 from hermes.generate import decode
 from hermes.guidance import Exchange, guidance_attention, guidance_room
-from hermes.models.base import VideoModel, VisualTokens
+from hermes.models.base import Tokens, VideoModel
 from hermes.policies import MemoryView, Policy, make_policy
 
 
@@ -53,6 +53,9 @@ class StreamEngine:
         config: constants of the memory.
         policy: how to forget; HERMES when None.
         prompt_style: see `hermes.models.prompts.STYLES`.
+
+    Raises:
+        UsageError: the model joins several frames into one and the chunks do not hold whole ones.
     """
 
     @torch.inference_mode()
@@ -63,6 +66,7 @@ class StreamEngine:
         policy: Policy | None = None,
         prompt_style: str = "template",
     ) -> None:
+        _check_chunks(config, model)
         self.model = model
         self.config = config
         self.policy = policy or make_policy("hermes", config)
@@ -77,7 +81,7 @@ class StreamEngine:
         self._owner = (model.name, tuple(prefix_ids))
         self.prefix = len(prefix_ids)
         self.cache: SlabCache = model.new_cache(self.prefix + self._room)
-        self._append(model.embed_text(prefix_ids), model.text_positions(self.prefix), Origin.text(self.prefix))
+        self._append(model.text(prefix_ids))
 
     @property
     def visual_tokens(self) -> tuple[int, ...]:
@@ -116,20 +120,21 @@ class StreamEngine:
 
     @torch.inference_mode()
     def _feed(self, frames: Sequence[Frame]) -> ChunkEncoded:
-        clock = _Clock(self.model.device)
-        visual = self.model.embed_frames(frames, first_frame=len(self.frame_times_s))
+        clock = _Clock(self.model)
+        visual = self._embed(frames)
         vision_ms = clock.lap_ms()
         event = self.feed_tokens(visual, [frame.time_s for frame in frames])
         return replace(event, vision_ms=vision_ms)
 
     @torch.inference_mode()
-    def feed_tokens(self, visual: VisualTokens, times_s: Sequence[float]) -> ChunkEncoded:
+    def feed_tokens(self, visual: Tokens, times_s: Sequence[float]) -> ChunkEncoded:
         """Take a whole chunk that is already embedded into memory; `vision_ms` of the event is 0. Raises as `push`."""
-        clock = _Clock(self.model.device)
+        clock = _Clock(self.model)
         first_frame = len(self.frame_times_s)
-        self._make_room(visual)
+        chunk = self._placed(visual)
+        self._make_room(chunk)
         with self.cache.undone_on_failure():
-            self._append(visual.embeds, visual.positions, visual.origin)
+            self._append(chunk)
             prefill_ms = clock.lap_ms()
             over_budget = self.policy.over_budget(self.prefix, self.cache.lengths)
             forgetting = self._plan() if over_budget else None
@@ -138,7 +143,7 @@ class StreamEngine:
         return ChunkEncoded(
             first_frame=first_frame,
             frames=len(times_s),
-            tokens=len(visual.embeds),
+            tokens=len(chunk),
             start_s=times_s[0],
             end_s=times_s[-1],
             vision_ms=0.0,
@@ -164,7 +169,7 @@ class StreamEngine:
             ModelError: the model produced NaN or infinite logits.
         """
         sampling = sampling or Sampling()
-        clock = _Clock(self.model.device)
+        clock = _Clock(self.model)
         self._check_usable()
         ids = self.check_question(question)
         room = self.config.position_room - len(ids)
@@ -232,15 +237,31 @@ class StreamEngine:
             )
         return ids
 
-    def _append(self, embeds: Tensor, positions: Tensor, origin: Origin) -> Tensor:
-        if self.cache.top_position + float(positions.max()) >= self.model.max_positions:
+    def _embed(self, frames: Sequence[Frame]) -> Tokens:
+        start_s = self.frame_times_s[0] if self.frame_times_s else frames[0].time_s
+        return self.model.embed_frames(frames, len(self.frame_times_s), start_s)
+
+    def _placed(self, visual: Tokens) -> Tokens:
+        """A chunk at the positions that the cache counts in."""
+        if not visual.in_video:
+            return visual
+        if self.config.chunk_positions == "restart":
+            return replace(visual, positions=visual.positions - visual.positions.amin(dim=1, keepdim=True), in_video=False)
+        return replace(visual, positions=visual.positions.floor() + self.prefix)  # whole numbers, as in training
+
+    def _reach(self, tokens: Tokens) -> float:
+        """The largest position that these tokens would take."""
+        return float(self.cache.locate(tokens.positions, tokens.in_video).max())
+
+    def _append(self, tokens: Tokens) -> Tensor:
+        if self._reach(tokens) >= self.model.max_positions:
             raise UsageError(f"the model's {self.model.max_positions} positions are used up", _SMALLER)
-        self.cache.reserve(len(embeds))
-        return self.model.forward(embeds, self.cache, positions, origin, self.config.shared_rotation)
+        self.cache.reserve(len(tokens))
+        return self.model.forward(tokens, self.cache, self.config.shared_rotation)
 
     def _plan(self) -> tuple[KeepPlan, float, float]:
         """What to keep, and the milliseconds that guidance and ranking took."""
-        clock = _Clock(self.model.device)
+        clock = _Clock(self.model)
         wanted = self.policy.guidance(self.model.layers)
         attention = guidance_attention(self.model, self.cache, self.prefix, wanted, self.last_exchange, self.config)
         guidance_ms = clock.lap_ms()
@@ -249,7 +270,7 @@ class StreamEngine:
         return plan, guidance_ms, clock.lap_ms()
 
     def _forget(self, plan: KeepPlan, guidance_ms: float, score_ms: float) -> Compression:
-        clock = _Clock(self.model.device)
+        clock = _Clock(self.model)
         before = self.cache.lengths
         reindex = self.config.reindex_due(self.cache.top_position - 1, self.model.max_positions)
         self._compact(plan, reindex)
@@ -261,21 +282,24 @@ class StreamEngine:
         compact(self.cache, plan, self.prefix, reindex, self.model.cos_sin)
         self._half_compacted = False
 
-    def _make_room(self, visual: VisualTokens) -> None:
+    def _make_room(self, chunk: Tokens) -> None:
         """Size the cache at the first chunk, and renumber BEFORE a prefill that would leave the model's position range, so
         that no position ever passes it.
 
         Room is kept for this chunk, for frames that wait for the next one, and for guidance or a question with its answer.
         """
         if self.policy.bounded:
-            self.cache.grow(self.prefix + self.config.budget + len(visual.embeds) + self._room)
-        self._chunk_span = max(self._chunk_span, float(visual.positions.max()) + 1)
-        needed = 2 * self._chunk_span + self._room
-        if self.cache.top_position + needed <= self.model.max_positions:
+            self.cache.grow(self.prefix + self.config.budget + len(chunk) + self._room)
+        self._chunk_span = max(self._chunk_span, self._end(chunk) - self.cache.top_position)
+        if self._end(chunk) + self._chunk_span + self._room <= self.model.max_positions:
             return
         self._compact(KeepPlan.everything(self.cache.lengths), reindex=True)
-        if self.cache.top_position + needed > self.model.max_positions:
+        if self._end(chunk) + self._chunk_span + self._room > self.model.max_positions:
             raise UsageError(f"the memory has reached the model's {self.model.max_positions} positions", _SMALLER)
+
+    def _end(self, chunk: Tokens) -> float:
+        """The position behind everything once the chunk is in."""
+        return max(self.cache.top_position, self._reach(chunk) + 1)
 
     def _check_usable(self) -> None:
         self.cache.check_free()
@@ -294,11 +318,11 @@ class StreamEngine:
     def _check_fit(self, frame: Frame) -> None:
         """Refuse at the first frame what could only fail after hours: see `_make_room` for what is kept free."""
         height, width, _ = frame.rgb.shape
-        chunk = self.config.chunk_frames * self.model.tokens_per_frame(width, height)
+        chunk = self.model.chunk_size(self.config.chunk_frames, width, height)
         kept = self.config.budget if self.policy.bounded else 0
-        needed = self.prefix + kept + 2 * chunk + self._room
+        needed = self.prefix + kept + 2 * chunk.positions + self._room
         if needed > self.model.max_positions:
-            what = f"a budget of {kept} tokens and chunks of {chunk}" if kept else f"chunks of {chunk} tokens"
+            what = f"a budget of {kept} tokens and chunks of {chunk.tokens}" if kept else f"chunks of {chunk.tokens} tokens"
             raise UsageError(
                 f"{what} need {needed} positions; the model has {self.model.max_positions}",
                 "use a smaller --budget or --chunk" if kept else "use a smaller --chunk",
@@ -306,15 +330,14 @@ class StreamEngine:
 
     def _read_pending(self) -> None:
         if self._pending:
-            visual = self.model.embed_frames(self._pending, first_frame=len(self.frame_times_s))
-            self._append(visual.embeds, visual.positions, visual.origin)
+            self._append(self._placed(self._embed(self._pending)))
 
     def _read_question(self, ids: Sequence[int], max_new_tokens: int) -> Tensor:
         embeds = self.model.embed_text(ids)
         if self.prompt.ends_video and self.now_s is not None:
             embeds = torch.cat((self.model.end_of_video(), embeds))
         self.cache.reserve(len(embeds) + max_new_tokens)
-        return self._append(embeds, self.model.text_positions(len(embeds)), Origin.text(len(embeds)))
+        return self._append(self.model.plain(embeds))
 
     def _answer(
         self, question: str, text: _IncrementalText, reason: FinishReason, read: int, stamps: list[float], clock: _Clock
@@ -332,11 +355,19 @@ class StreamEngine:
         )
 
 
-class _Clock:
-    """Milliseconds on the wall, with the device's queue drained where it has one."""
+def _check_chunks(config: MemoryConfig, model: VideoModel) -> None:
+    if config.chunk_frames % model.frames_per_patch:
+        raise UsageError(
+            f"a chunk of {config.chunk_frames} frames does not fit a model that joins every {model.frames_per_patch}",
+            f"use a --chunk that is a multiple of {model.frames_per_patch}",
+        )
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+
+class _Clock:
+    """Milliseconds on the wall, with the queues of the model's devices drained where they have some."""
+
+    def __init__(self, model: VideoModel) -> None:
+        self._queues = {device for device in model.layer_devices if device.type == "cuda"}
         self._start = self._lap = self._now()
 
     def lap_ms(self) -> float:
@@ -349,8 +380,8 @@ class _Clock:
         return (self._now() - self._start) * 1000
 
     def _now(self) -> float:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        for device in self._queues:
+            torch.cuda.synchronize(device)
         return time.perf_counter()
 
 

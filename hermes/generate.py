@@ -15,7 +15,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from hermes.cache import Origin, SlabCache
+from hermes.cache import SlabCache
 from hermes.config import Sampling
 from hermes.errors import ModelError
 from hermes.models.base import VideoModel
@@ -45,14 +45,20 @@ def decode(
     generated: list[int] = []
     for remaining in range(sampling.max_new_tokens - 1, -1, -1):
         logits = model.logits(hidden)
+        _check_finite(logits, model.dtype)
         token = _choose(logits, generated, processors, sampling, generator)
         if token in model.stop_ids:
             return
         generated.append(token)
         yield Step(token, logits)
         if remaining:
-            embeds = model.embed_text([token])
-            hidden = model.forward(embeds, cache, model.text_positions(1), Origin.text(1), shared_rotation)
+            hidden = model.forward(model.text([token]), cache, shared_rotation)
+
+
+def _check_finite(logits: Tensor, dtype: torch.dtype) -> None:
+    if not torch.isfinite(logits).all():
+        kind = str(dtype).removeprefix("torch.")
+        raise ModelError(f"the model produced NaN or infinite logits ({kind})", "try --dtype bf16 or --dtype fp32")
 
 
 def _processors(sampling: Sampling) -> Any:
@@ -67,9 +73,6 @@ def _processors(sampling: Sampling) -> Any:
 
 
 def _choose(logits: Tensor, generated: list[int], processors: Any, sampling: Sampling, generator: torch.Generator) -> int:
-    if not torch.isfinite(logits).all():
-        kind = str(logits.dtype).removeprefix("torch.")
-        raise ModelError(f"the model produced NaN or infinite logits ({kind})", "try --dtype bf16 or --dtype fp32")
     history = torch.tensor([generated], dtype=torch.long, device=logits.device)
     scores = processors(history, logits[None])[0]
     if sampling.temperature == 0:

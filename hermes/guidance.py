@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from hermes.attention import PromptProbe
-from hermes.cache import Origin, SlabCache
+from hermes.cache import SlabCache
 from hermes.config import GLOBAL_PROMPT, LOCAL_PROMPT, MemoryConfig
 from hermes.models.base import VideoModel
 from hermes.policies import Guidance
@@ -67,14 +67,15 @@ def guidance_attention(
     causal = config.guidance == "forward"
     indices = [None if guidance is None else prompts.index(guidance) for guidance in wanted]
     probe = PromptProbe([len(prompt) for prompt in ids], indices, prefix, causal)
-    embeds = torch.cat([model.embed_text(prompt) for prompt in ids])
-    positions = torch.cat([model.text_positions(len(prompt)) for prompt in ids], dim=1)  # each prompt starts anew
-    cache.reserve(len(embeds))
+    texts = [model.text(prompt) for prompt in ids]
+    positions = torch.cat([text.positions for text in texts], dim=1)  # each prompt starts anew
+    tokens = replace(model.plain(torch.cat([text.embeds for text in texts])), positions=positions)
+    cache.reserve(len(tokens))
     with cache.scratch():
         if causal:
-            model.forward(embeds, cache, positions, Origin.text(len(embeds)), config.shared_rotation, probe)
+            model.forward(tokens, cache, config.shared_rotation, probe)
         else:
-            model.probe_embeddings(embeds, cache, positions, probe, config.shared_rotation)
+            model.probe_embeddings(tokens, cache, probe)
     return probe.attention
 
 

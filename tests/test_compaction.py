@@ -37,7 +37,7 @@ def filled(positions: list[int], dtype: torch.dtype = torch.float32) -> tuple[Sl
     where = torch.tensor(positions, dtype=torch.float32)
     raw = torch.randn(KV_HEADS, len(positions), HEAD_DIM)
     values = torch.randn(KV_HEADS, len(positions), HEAD_DIM).to(dtype)
-    text, video = Origin.text(PREFIX), Origin.grid(0, len(positions) - PREFIX, 1, 1)
+    text, video = Origin.text(PREFIX), Origin.grid(range(len(positions) - PREFIX), 1, 1)
     place = torch.cat((text.place, video.place), dim=1)
     layer.stage(where[None], Origin(place, torch.cat((text.count, video.count))))
     layer.update(turned(raw, where).to(dtype)[None], values[None])

@@ -72,22 +72,6 @@ def stock_inputs(stock: tuple[Any, Any], frames: list[Frame], question: str) -> 
     return processor(text=text, videos=[clip], return_tensors="pt")
 
 
-@pytest.mark.parametrize("chunk_frames", [1, 3, 7, 16])
-def test_chunked_feeding_with_full_memory_equals_one_stock_forward(
-    stock: tuple[Any, Any], model: VideoModel, chunk_frames: int
-) -> None:
-    frames = noise_frames(7)
-    inputs = stock_inputs(stock, frames, QUESTION)
-    with torch.inference_mode():
-        expected = stock[0](**inputs).logits[0, -1]
-        generated = stock[0].generate(**inputs, max_new_tokens=8, do_sample=False)[0, inputs["input_ids"].shape[1] :]
-    engine = engine_for(model, "full", chunk_frames=chunk_frames)
-    watch(engine, frames)
-    torch.testing.assert_close(answer_logits(engine, QUESTION, 1)[0], expected, atol=1e-4, rtol=0)
-    tokens = [token for token in generated.tolist() if token not in model.stop_ids]
-    assert answer(engine).text == model.tokenizer.decode(tokens, skip_special_tokens=True).strip()
-
-
 @pytest.mark.parametrize("chunk_frames", [2, 4])
 def test_sliding_window_equals_a_stock_forward_with_the_dropped_tokens_masked(
     stock: tuple[Any, Any], model: VideoModel, chunk_frames: int

@@ -18,24 +18,42 @@ from torch import Tensor, nn
 
 from hermes.attention import ATTENTION_NAME, PromptProbe, register
 from hermes.cache import Origin, SlabCache, SlabLayer
-from hermes.errors import ModelError
+from hermes.errors import ModelError, UsageError
 from hermes.frames import Frame
 from hermes.models.prompts import Prompt
+from hermes.models.quantisation import LinearLayers, linear_layers
 
 
 @dataclass(frozen=True)
-class VisualTokens:
-    """A chunk as the language model reads it.
+class Tokens:
+    """Text or a chunk of video as the decoder reads it.
 
     Attributes:
         embeds: (tokens, hidden), the model's dtype.
-        positions: (axes, tokens), float32, counted from the first token of the chunk.
+        positions: (axes, tokens), float32, counted from the first token.
         origin: which frame, row and column each token shows.
+        in_video: `positions` are counted from the start of the video instead, in families whose rows and columns start there
+            in every chunk. Time may have fractions.
+        deepstack: (levels, tokens, hidden), what is added to the hidden states behind the first layers (DeepStack,
+            arXiv 2406.04334); zero for text.
     """
 
     embeds: Tensor
     positions: Tensor
     origin: Origin
+    in_video: bool = False
+    deepstack: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.embeds)
+
+
+@dataclass(frozen=True)
+class ChunkSize:
+    """How much room a chunk takes: visual tokens in the cache, and positions at least."""
+
+    tokens: int
+    positions: int
 
 
 class VideoModel(ABC):
@@ -49,6 +67,7 @@ class VideoModel(ABC):
     """
 
     axes = 1  # position axes: 1 for plain rotary embedding, 3 for M-RoPE
+    frames_per_patch = 1  # frames that the vision tower joins into one; a chunk holds a multiple of them
 
     def __init__(self, model: Any, processor: Any, name: str, revision: str | None = None) -> None:
         register()
@@ -68,14 +87,23 @@ class VideoModel(ABC):
     @property
     def device(self) -> torch.device:
         """Where embeddings enter the decoder."""
-        device: torch.device = next(self.decoder.parameters()).device
-        return device
+        return self.layer_devices[0]
+
+    @property
+    def layer_devices(self) -> tuple[torch.device, ...]:
+        """Where each layer of the decoder computes."""
+        return tuple(next(layer.parameters()).device for layer in self.decoder.layers)
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the decoder's activations and of its KV cache."""
-        dtype: torch.dtype = next(self.decoder.parameters()).dtype
+        """The dtype of the decoder's activations and of its KV cache; that of quantised weights is another."""
+        dtype: torch.dtype = self.model.get_input_embeddings().weight.dtype
         return dtype
+
+    @property
+    def weights(self) -> LinearLayers:
+        """How the linear layers are held."""
+        return linear_layers(self.model)
 
     @property
     def tokenizer(self) -> Any:
@@ -83,16 +111,26 @@ class VideoModel(ABC):
         return self.processor.tokenizer
 
     @abstractmethod
-    def embed_frames(self, frames: Sequence[Frame], first_frame: int) -> VisualTokens:
-        """Run the vision tower over a chunk whose first frame is sampled frame number `first_frame` of the stream."""
+    def embed_frames(self, frames: Sequence[Frame], first_frame: int, start_s: float) -> Tokens:
+        """Run the vision tower over a chunk.
+
+        Args:
+            first_frame: number of the chunk's first frame among the sampled frames of the stream.
+            start_s: time of the first frame of the stream.
+        """
 
     @abstractmethod
     def prompt(self, style: str) -> Prompt:
         """How a system prefix, the video and a question are put together (`hermes.models.prompts.STYLES`)."""
 
     @abstractmethod
-    def tokens_per_frame(self, width: int, height: int) -> int:
-        """Visual tokens that one frame of this size becomes."""
+    def chunk_size(self, frames: int, width: int, height: int) -> ChunkSize:
+        """What a chunk of frames of this size becomes."""
+
+    def limit_pixels(self, max_pixels: int) -> None:
+        """Scale frames down to this many pixels; raises `UsageError` where a family's frames have a fixed size, or for fewer
+        pixels than the checkpoint takes."""
+        raise UsageError(f"frames have one fixed size for {self.name}", "leave --max-pixels out")
 
     def end_of_video(self) -> Tensor:
         """Embeddings that close a video when a question follows, (tokens, hidden); none in most families."""
@@ -100,48 +138,43 @@ class VideoModel(ABC):
 
     def embed_text(self, ids: Sequence[int]) -> Tensor:
         """Token ids to embeddings, (tokens, hidden)."""
-        tokens = torch.tensor(list(ids), dtype=torch.long, device=self.device)
-        embeds: Tensor = self.model.get_input_embeddings()(tokens)
-        return embeds
+        table = self.model.get_input_embeddings()
+        embeds: Tensor = table(torch.tensor(list(ids), dtype=torch.long, device=table.weight.device))
+        return embeds.to(self.device)
 
     def tokenize(self, text: str) -> list[int]:
         """Plain text to token ids; control tokens spelled out in it stay text."""
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
         return ids
 
-    def text_positions(self, tokens: int) -> Tensor:
-        """Positions of text, (axes, tokens), float32, counted from its first token."""
-        return torch.arange(tokens, dtype=torch.float32).expand(self.axes, tokens)
+    def text(self, ids: Sequence[int]) -> Tokens:
+        """Token ids as the decoder reads them."""
+        return self.plain(self.embed_text(ids))
+
+    def plain(self, embeds: Tensor) -> Tokens:
+        """Embeddings (tokens, hidden) that are read one after another like text."""
+        positions = torch.arange(len(embeds), dtype=torch.float32).expand(self.axes, len(embeds))
+        return Tokens(embeds, positions, Origin.text(len(embeds)))
 
     def cos_sin(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """The rotary embedding at (batch, axes, tokens) positions: cos and sin, (batch, tokens, head_dim), float32."""
         probe = torch.empty(0, device=positions.device)  # tells the module a dtype and a device
         cos, sin = self.decoder.rotary_emb(probe, positions[:, 0] if self.axes == 1 else positions.transpose(0, 1))
-        return cos, sin
+        return cos.to(positions.device), sin.to(positions.device)  # a split model may keep the module elsewhere
 
     def new_cache(self, capacity: int) -> SlabCache:
         """An empty cache with `capacity` slots a layer, each slab on its layer's device."""
         config = self.text_config
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        devices = (next(layer.parameters()).device for layer in self.decoder.layers)
-        return SlabCache(
-            [SlabLayer(capacity, config.num_key_value_heads, head_dim, self.axes, self.dtype, device) for device in devices]
-        )
+        size = (capacity, config.num_key_value_heads, head_dim, self.axes)
+        return SlabCache([SlabLayer(*size, self.dtype, device) for device in self.layer_devices])
 
     def forward(
-        self,
-        embeds: Tensor,
-        cache: SlabCache,
-        positions: Tensor,
-        origin: Origin,
-        shared_rotation: bool = False,
-        probe: PromptProbe | None = None,
+        self, tokens: Tokens, cache: SlabCache, shared_rotation: bool = False, probe: PromptProbe | None = None
     ) -> Tensor:
         """Append tokens to the cache through the whole decoder.
 
         Args:
-            embeds: (tokens, hidden).
-            positions: (axes, tokens), relative to each layer's next position.
             shared_rotation: rotate every layer at layer 0's positions (`MemoryConfig.shared_rotation`).
 
         Returns: the last token's hidden state after the final norm, (hidden,).
@@ -149,35 +182,38 @@ class VideoModel(ABC):
         keywords: dict[str, Any] = {self._cache_keyword: cache, "use_cache": True}
         if probe is not None:
             keywords["probe"] = probe
-        placeholder = torch.zeros(1, embeds.shape[0], dtype=torch.long, device=self.device)  # the hooks know better
+        if tokens.deepstack is not None:
+            keywords["visual_pos_masks"] = torch.ones(1, len(tokens), dtype=torch.bool, device=self.device)
+            keywords["deepstack_visual_embeds"] = list(tokens.deepstack)
+        placeholder = torch.zeros(1, len(tokens), dtype=torch.long, device=self.device)  # the hooks know better
         with self._lock:
-            self._stage(cache, positions, origin, shared_rotation)
-            output = self.decoder(inputs_embeds=embeds[None], position_ids=placeholder, **keywords)
+            self._stage(cache, tokens, shared_rotation)
+            output = self.decoder(inputs_embeds=tokens.embeds[None], position_ids=placeholder, **keywords)
         hidden: Tensor = output.last_hidden_state[0, -1]
         return hidden
 
-    def probe_embeddings(
-        self, embeds: Tensor, cache: SlabCache, positions: Tensor, probe: PromptProbe, shared_rotation: bool = False
-    ) -> None:
+    def probe_embeddings(self, tokens: Tokens, cache: SlabCache, probe: PromptProbe) -> None:
         """Each layer's attention to a prompt whose hidden states are its embeddings, never advanced through the layers
-        (the released code under sdpa). Arguments as `forward`; results are in the probe."""
+        (the released code under sdpa). It reads at each layer's own positions even where all keys are rotated at layer 0's.
+        Arguments as `forward`; results are in the probe."""
         keywords: dict[str, Any] = {self._cache_keyword: cache, "attention_mask": None, "probe": probe}
         with self._lock:
-            self._stage(cache, positions, Origin.text(embeds.shape[0]), shared_rotation)
+            self._stage(cache, tokens, shared_rotation=False)
             for layer in self.decoder.layers:
-                hidden = layer.input_layernorm(embeds[None])
+                hidden = layer.input_layernorm(tokens.embeds[None])
                 layer.self_attn(hidden_states=hidden, position_embeddings=None, **keywords)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits of a hidden state (hidden,): (vocabulary,), float32."""
-        logits: Tensor = self.model.get_output_embeddings()(hidden)
-        return logits.float()
+        """Next-token logits of a hidden state (hidden,): (vocabulary,), float32, on its device."""
+        head = self.model.get_output_embeddings()
+        logits: Tensor = head(hidden.to(head.weight.device))
+        return logits.to(hidden.device).float()
 
-    def _stage(self, cache: SlabCache, positions: Tensor, origin: Origin, shared_rotation: bool) -> None:
-        absolute = cache.stage(positions, origin)  # (layers, axes, tokens)
+    def _stage(self, cache: SlabCache, tokens: Tokens, shared_rotation: bool) -> None:
+        located = cache.stage(tokens.positions, tokens.origin, tokens.in_video)  # (layers, axes, tokens)
         if shared_rotation:
-            absolute = absolute[:1].expand_as(absolute)
-        cos, sin = self.cos_sin(absolute.to(self.device))
+            located = located[:1].expand_as(located)
+        cos, sin = self.cos_sin(located.to(self.device))
         self._angles = list(zip(torch.split(cos, 1), torch.split(sin, 1), strict=True))
 
     def _own_angles(self, index: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -13,8 +14,8 @@ from torch import Tensor
 
 from hermes.cache import Origin
 from hermes.frames import Frame
-from hermes.models.base import VideoModel, VisualTokens
-from hermes.models.prompts import Prompt, from_template, released
+from hermes.models.base import ChunkSize, Tokens, VideoModel
+from hermes.models.prompts import RELEASED_LLAVA, Prompt, from_template, released
 
 
 class LlavaOnevision(VideoModel):
@@ -29,37 +30,40 @@ class LlavaOnevision(VideoModel):
         vision = model.config.vision_config
         self.grid: int = math.ceil(vision.image_size // vision.patch_size / 2)  # side after pooling
 
-    def tokens_per_frame(self, width: int, height: int) -> int:
-        return self.grid**2
+    def chunk_size(self, frames: int, width: int, height: int) -> ChunkSize:
+        return ChunkSize(frames * self.grid**2, frames * self.grid**2)
 
     def pixels(self, frames: Sequence[Frame]) -> Tensor:
-        """What the checkpoint's own processor makes of the frames: (frames, 3, side, side), the model's dtype."""
+        """What the checkpoint's own processor makes of the frames: (frames, 3, side, side), as the tower takes them."""
         prepared = []
         for _, group in groupby(frames, key=lambda frame: frame.rgb.shape):  # a stream may change its size
             clip = torch.from_numpy(np.stack([frame.rgb for frame in group])).permute(0, 3, 1, 2)
             batch = self.processor.video_processor(clip, return_tensors="pt", input_data_format="channels_first")
             prepared.append(batch["pixel_values_videos"][0])
-        return torch.cat(prepared).to(self.device, self.dtype)
+        tower = self.model.model.vision_tower
+        return torch.cat(prepared).to(tower.device, tower.dtype)
 
-    def embed_pixels(self, pixels: Tensor, first_frame: int) -> VisualTokens:
+    def embed_pixels(self, pixels: Tensor, first_frame: int) -> Tokens:
         """Tower, projector and pooling over prepared pixels (frames, 3, side, side)."""
         frames = pixels.shape[0]
         features = self.model.get_video_features(pixels[None])
         features = getattr(features, "pooler_output", features)  # a plain tensor in some versions
         tokens = frames * self.grid**2
-        embeds = features.reshape(-1, features.shape[-1])[:tokens]  # some versions append image_newline
-        positions = self.text_positions(tokens)
-        return VisualTokens(embeds, positions, Origin.grid(first_frame, frames, self.grid, self.grid))
+        embeds = features.reshape(-1, features.shape[-1])[:tokens].to(self.device)  # some versions append image_newline
+        numbers = range(first_frame, first_frame + frames)
+        return replace(self.plain(embeds), origin=Origin.grid(numbers, self.grid, self.grid))
 
-    def embed_frames(self, frames: Sequence[Frame], first_frame: int) -> VisualTokens:
+    def embed_frames(self, frames: Sequence[Frame], first_frame: int, start_s: float) -> Tokens:
         return self.embed_pixels(self.pixels(frames), first_frame)
 
     def end_of_video(self) -> Tensor:
         newline: Tensor = self.model.model.image_newline
-        return newline[None].to(self.dtype)
+        return newline[None].to(self.device, self.dtype)
 
     def prompt(self, style: str) -> Prompt:
-        return released(self.tokenizer) if style == "released" else from_template(self.processor, self._video_token())
+        if style == "released":
+            return released(self.tokenizer, RELEASED_LLAVA)
+        return from_template(self.processor, self._video_token())
 
     def _video_token(self) -> str:
         token: str = self.tokenizer.convert_ids_to_tokens(self.model.config.video_token_id)

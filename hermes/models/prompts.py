@@ -75,11 +75,16 @@ def from_template(processor: Any, video_token: str) -> Prompt:
     return Prompt(processor.tokenizer, prefix, before, after, ends_video=True)
 
 
-def released(tokenizer: Any) -> Prompt:
-    """The literals of the authors' LLaVA path."""
+RELEASED_LLAVA = "<|im_start|>system \nYou are a helpful assistant.<|im_end|><|im_start|>user "
+RELEASED_QWEN = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"
+"""What the two paths of the authors' code put before the video."""
+
+
+def released(tokenizer: Any, prefix: str) -> Prompt:
+    """The literals of the authors' code, with the prefix of one of its paths."""
     return Prompt(
         tokenizer,
-        prefix="<|im_start|>system \nYou are a helpful assistant.<|im_end|><|im_start|>user ",
+        prefix=prefix,
         before="\n",
         after="<|im_end|><|im_start|>assistant\n",
         ends_video=False,

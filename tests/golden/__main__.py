@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.golden.llava import check_llava
+from tests.golden.llava import LlavaReplay
+from tests.golden.qwen import QwenReplay
 from tests.golden.recording import Differences, Recording
 from tests.golden.steps import check_step, check_trajectory
 
@@ -15,7 +16,8 @@ CHECKS: dict[str, Callable[[Recording], Differences]] = {
     "1d": check_step,
     "3d": check_step,
     "t": check_trajectory,
-    "e2e": check_llava,
+    "e2e": lambda recording: LlavaReplay(recording).run(),
+    "q2e": lambda recording: QwenReplay(recording).run(),
 }
 
 

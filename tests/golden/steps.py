@@ -74,7 +74,7 @@ def _cache(keys: Sequence[Tensor], values: Sequence[Tensor], positions: Sequence
         rows = position.float().reshape(-1, position.shape[-1])  # (axes, tokens)
         kv_heads, tokens, head_dim = key.shape
         layer = SlabLayer(2 * tokens + 100, kv_heads, head_dim, len(rows), torch.float32, torch.device("cpu"))
-        layer.stage(rows, Origin.grid(0, tokens, 1, 1))
+        layer.stage(rows, Origin.grid(range(tokens), 1, 1))
         layer.update(key[None], value[None])
         layer.next_position = float(rows.max()) + 1
         layers.append(layer)
@@ -83,7 +83,7 @@ def _cache(keys: Sequence[Tensor], values: Sequence[Tensor], positions: Sequence
 
 def _append_chunk(cache: SlabCache, recording: Recording, name: str, differences: Differences) -> None:
     recorded = [row.float().reshape(-1, row.shape[-1]) for row in recording.per_layer(f"{name}newpos")]
-    origin = Origin.grid(0, recorded[0].shape[-1], 1, 1)
+    origin = Origin.grid(range(recorded[0].shape[-1]), 1, 1)
     absolute = cache.stage(recorded[0] - cache.layers[0].next_position, origin)
     differences.compare("positions", absolute, torch.stack(recorded))
     for layer, key, value in zip(
