@@ -14,7 +14,9 @@ import typer
 from hermes import __version__
 from hermes_cli import terminal
 from hermes_cli.commands.ask import ask
+from hermes_cli.commands.doctor import doctor
 from hermes_cli.commands.evaluate import evaluations
+from hermes_cli.commands.models import models
 from hermes_cli.commands.watch import watch
 from hermes_cli.failures import Failure, describe
 
@@ -23,6 +25,8 @@ app = typer.Typer(
 )
 app.command()(watch)
 app.command()(ask)
+app.command()(doctor)
+app.command()(models)
 app.add_typer(evaluations, name="eval")
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from hermes.errors import UsageError
-from hermes_cli.failures import describe
+from hermes_cli.failures import spares_memory
 from hermes_cli.progress import hours_minutes_seconds
 from hermes_cli.questions import readable
 from hermes_cli.screen import Screen
@@ -19,10 +19,9 @@ _BEGINS_WITH_TIME = re.compile(r"(\d+:\d\d\S*|\d+(\.\d+)?%)\s")
 _TWICE_S = 2.0  # a second Ctrl-C within this time leaves
 
 
-def answer_piped(viewing: Viewing, lines: Iterable[str]) -> bool:
-    """Answer each non-empty line; returns whether all of them could be asked. One that cannot is complained about."""
-    asked = [_asked(viewing, question) for question in _questions(lines, viewing.screen)]
-    return all(asked)
+def answer_piped(viewing: Viewing, lines: Iterable[str]) -> int:
+    """Answer each non-empty line; one that fails is complained about. Returns 0, or the highest exit code of a failure."""
+    return max((_asked(viewing, question) for question in _questions(lines, viewing.screen)), default=0)
 
 
 def answer_typed(viewing: Viewing) -> None:
@@ -38,14 +37,16 @@ def _answer_typed(viewing: Viewing, question: str) -> None:
         viewing.screen.note("cancelled")
 
 
-def _asked(viewing: Viewing, question: str) -> bool:
+def _asked(viewing: Viewing, question: str) -> int:
+    """The exit code of one question. Whatever makes it fail, the memory is as it was, so others can be asked."""
     try:
         _check_moment(viewing, question)
         viewing.ask(readable(question))
-    except UsageError as error:
-        viewing.screen.complain(describe(error))
-        return False
-    return True
+    except Exception as error:
+        if not spares_memory(error):
+            raise
+        return viewing.complain(error)
+    return 0
 
 
 def _check_moment(viewing: Viewing, question: str) -> None:

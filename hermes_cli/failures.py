@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from dataclasses import dataclass
 
@@ -59,12 +60,17 @@ def describe(error: BaseException) -> Failure:
     if _out_of_memory(error):
         return Failure(
             ResourceError.exit_code,
-            f"out of memory: {_first_line(error)}",
-            "keep less with --budget, read less at once with --chunk, or halve the weights with --dtype bf16",
+            f"out of memory: {_exhausted(error)}",
+            "try --quant 4bit, then a smaller --budget or --chunk, then a smaller model (hermes models lists them)",
         )
     name = type(error).__name__
     hint = "this is a bug: run it again with -vv to see where it happened, and report that"
     return Failure(1, f"unexpected {name}: {_first_line(error)}", hint, expected=False)
+
+
+def spares_memory(error: Exception) -> bool:
+    """Whether the video seen so far can still be asked about after this error of a chunk or an answer."""
+    return isinstance(error, HermesError) or _out_of_memory(error)
 
 
 def _misused(error: typer.TyperException) -> tuple[str, str]:
@@ -82,6 +88,22 @@ def _out_of_memory(error: BaseException) -> bool:
     torch = sys.modules.get("torch")  # if it was never imported, it has not run out of memory
     on_device = torch is not None and isinstance(error, torch.OutOfMemoryError)
     return on_device or isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error)
+
+
+def _exhausted(error: BaseException) -> str:
+    """What could not be had, and on a GPU how full that is."""
+    line = _first_line(error)
+    short = ". ".join(line.split(". ")[:2])  # torch goes on with a paragraph about its allocator
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(error, torch.OutOfMemoryError) or not torch.cuda.is_initialized():
+        return short
+    named = re.search(r"\bGPU (\d+)", line)
+    device = f"cuda:{named[1] if named else torch.cuda.current_device()}"
+    try:
+        free, total = torch.cuda.mem_get_info(device)
+    except RuntimeError:  # the device is in no state to be asked
+        return short
+    return f"{(total - free) / 2**30:.1f} of {total / 2**30:.1f} GiB on {device} are in use; {short}"
 
 
 def _first_line(error: BaseException) -> str:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.catalog import TINY
 from hermes.config import MemoryConfig, Sampling
-from hermes.tiny import checkpoint_folder
+from hermes_cli.choosing import Choice, choose, is_folder
 from hermes_cli.film import Film
-from hermes_cli.knobs import given
+from hermes_cli.hub import fetch
 from hermes_cli.options import ModelOptions, Settings
 from hermes_cli.player import Player
 from hermes_cli.terminal import verbose
@@ -18,40 +22,60 @@ if TYPE_CHECKING:
     from hermes.models import VideoModel
 
 
-def load_checkpoint(options: ModelOptions) -> VideoModel:
-    """Load the model that the options name, without the noise of the libraries underneath.
+def choose_checkpoint(options: ModelOptions) -> Choice:
+    """The model that the options name, or the best one here; raises as `hermes_cli.choosing.choose`."""
+    return choose(options.model, options.device, options.quant)
+
+
+def fetch_checkpoint(choice: Choice, announce: Callable[[str], None], bars: bool) -> Path:
+    """The folder of a chosen model; arguments and errors as `hermes_cli.hub.fetch`."""
+    return Path(choice.source) if is_folder(choice.source) else fetch(choice.source, announce, bars)
+
+
+def load_checkpoint(options: ModelOptions, choice: Choice | None = None) -> VideoModel:
+    """Load a chosen model, without the noise of the libraries underneath; downloads it if it is not here yet.
+
+    Args:
+        choice: the model; None is the one that the options name, or else the embedded one.
 
     Raises:
-        ModelError: the model cannot be loaded.
+        ModelError: the model cannot be fetched or loaded.
+        UsageError: it cannot be limited to so few pixels.
     """
+    choice = choice or choose(options.model or TINY.alias)
+    folder = fetch_checkpoint(choice, _announce, sys.stderr.isatty())
     if not verbose():
         _silence_libraries()
     from hermes.models import load_model  # noqa: PLC0415 - loads torch
 
-    return load_model(options.model or checkpoint_folder(), options.device, options.dtype)
+    model = load_model(folder, options.device, options.dtype, options.quant)
+    if options.max_pixels is not None:
+        model.limit_pixels(options.max_pixels)
+    if not is_folder(choice.source):  # then it is in the hub's cache, where a folder is named after its commit
+        model.name, model.revision = choice.source, folder.name
+    return model
 
 
-def load_player(film: Film, config: MemoryConfig, settings: Settings) -> Player:
-    """Load the model and put an empty memory behind it.
-
-    Raises:
-        UsageError: a decoding setting is out of range.
-        ModelError: the model cannot be loaded.
-    """
+def load_player(film: Film, config: MemoryConfig, sampling: Sampling, settings: Settings, choice: Choice) -> Player:
+    """Load a chosen model and put an empty memory behind it; raises as `load_checkpoint`."""
     from hermes.engine import StreamEngine  # noqa: PLC0415 - loads torch
     from hermes.policies import make_policy  # noqa: PLC0415 - loads torch
 
-    sampling = Sampling(**given(settings.answering))
-    model, policy = load_checkpoint(settings.model), settings.memory.policy
+    model, policy = load_checkpoint(settings.model, choice), settings.memory.policy
     engine = StreamEngine(model, config, make_policy(policy, config), settings.model.prompt_style)
-    return Player(film, engine, sampling, policy)
+    return Player(film, engine, sampling, policy, choice)
+
+
+def _announce(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 def _silence_libraries() -> None:
-    """No progress bars, warnings or retries of transformers and the hub on standard error."""
+    """No progress bars, warnings or retries of transformers, the hub and what loads weights on standard error."""
     from transformers.utils.logging import disable_progress_bar, set_verbosity_error  # noqa: PLC0415 - loads torch
 
     disable_progress_bar()  # the hub's too
     set_verbosity_error()
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    for library in ("accelerate", "bitsandbytes", "huggingface_hub"):
+        logging.getLogger(library).setLevel(logging.ERROR)
     warnings.simplefilter("ignore")

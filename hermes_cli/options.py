@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -12,11 +13,13 @@ import typer
 from hermes.config import PRESETS, MemoryConfig, Sampling
 from hermes.errors import UsageError
 from hermes_cli.film import Film
+from hermes_cli.hub import stay_offline, use_cache_folder
 from hermes_cli.knobs import choice, given, knob
 from hermes_cli.terminal import choose_verbosity
 
 PolicyName = Literal["hermes", "fifo", "full"]
 DtypeName = Literal["auto", "bf16", "fp16", "fp32"]
+QuantName = Literal["none", "8bit", "4bit"]
 PromptStyleName = Literal["template", "released"]
 """Names of the library's registries, repeated here because importing them would load torch for `--help`; a test compares."""
 
@@ -32,9 +35,29 @@ def tokens(written: str) -> int:
     return int(count)
 
 
+def pixels(written: str) -> int:
+    """A number of pixels: `300000`, `300k`, `640x480`; raises `UsageError` for anything else."""
+    sides = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", written.strip().lower())
+    try:
+        return int(sides[1]) * int(sides[2]) if sides else tokens(written)
+    except UsageError as error:
+        raise UsageError(f"{written!r} is not a number of pixels", "write it as 300000, 300k or 640x480") from error
+
+
 _playing, _model, _memory, _answering, _output = (
     partial(typer.Option, rich_help_panel=panel) for panel in ("Playing", "Model", "Memory", "Answers", "Output")
 )
+
+CacheFolder = Annotated[
+    Path | None,
+    _model(
+        "--cache-dir",
+        callback=use_cache_folder,
+        metavar="FOLDER",
+        help="Where downloaded models are.",
+        show_default="HF_HUB_CACHE, or Hugging Face's own",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -60,13 +83,39 @@ class ModelOptions:
             "--model",
             "-m",
             envvar="HERMES_MODEL",
-            metavar="ID|FOLDER",
-            help="Hugging Face id or folder of the checkpoint.",
-            show_default="the small model in this package",
+            metavar="ALIAS|ID|FOLDER",
+            help="Alias (hermes models lists them), Hugging Face id or folder of the checkpoint.",
+            show_default="the best one that is downloaded and fits this machine",
         ),
     ] = None
-    device: Annotated[str, _model(metavar="auto|cpu|cuda|cuda:N|mps", help="Where the model runs.")] = "auto"
+    device: Annotated[
+        str,
+        _model(
+            metavar="auto|cpu|cuda|cuda:N,...|mps",
+            help="Where the model runs; auto takes several GPUs where one is too small.",
+        ),
+    ] = "auto"
     dtype: Annotated[DtypeName, _model(help="Precision of the weights; auto is bf16 on a GPU and fp32 on a CPU.")] = "auto"
+    quant: Annotated[QuantName, _model(help="Hold the language layers' weights in 8 or 4 bits.")] = "none"
+    max_pixels: Annotated[
+        int | None,
+        _model(
+            parser=pixels,
+            metavar="PIXELS",
+            help="Scale frames down to this many, where a model takes frames of any size: 300k, 640x480.",
+            show_default="392 tokens for two frames",
+        ),
+    ] = None
+    cache_dir: CacheFolder = None
+    offline: Annotated[
+        bool,
+        _model(
+            "--offline",
+            envvar="HERMES_OFFLINE",
+            callback=stay_offline,
+            help="Use only models that are downloaded; never ask the hub.",
+        ),
+    ] = False
     prompt_style: Annotated[
         PromptStyleName,
         _model(help="template: the checkpoint's own chat template; released: the literals of the HERMES authors' code."),

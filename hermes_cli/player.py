@@ -13,6 +13,7 @@ from hermes.config import Sampling
 from hermes.errors import UsageError
 from hermes.events import Answer, AnswerDelta, ChunkEncoded
 from hermes.timecode import format_time
+from hermes_cli.choosing import Choice
 from hermes_cli.film import Film
 from hermes_cli.questions import TimedQuestion
 
@@ -63,12 +64,14 @@ class Player:
 
     Attributes:
         policy: the name of the engine's memory policy.
+        choice: which model the engine has, and why.
     """
 
     film: Film
     engine: StreamEngine
     sampling: Sampling
     policy: str
+    choice: Choice
 
     def play(self, questions: Sequence[TimedQuestion], to_the_end: bool = True) -> Iterator[Event]:
         """Play the film; each question, in the order of their times, is put before the first frame later than its time.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import typer
 
-from hermes.config import MemoryConfig
-from hermes.errors import PartialError
+from hermes.config import MemoryConfig, Sampling
+from hermes.errors import PartialError, ResourceError
 from hermes_cli.answers import Answers, make_answers
+from hermes_cli.failures import describe
 from hermes_cli.film import Film
-from hermes_cli.loading import load_player
+from hermes_cli.knobs import given
+from hermes_cli.loading import choose_checkpoint, fetch_checkpoint, load_player
 from hermes_cli.options import Settings
 from hermes_cli.player import Event, Player
 from hermes_cli.questions import TimedQuestion
@@ -40,6 +43,25 @@ class Viewing:
         self._show(self.player.play(questions, to_the_end))
         self.screen.note(str(self.tally))
 
+    def play_on(self, questions: Sequence[TimedQuestion]) -> int:
+        """Play the whole film; running out of memory ends it early, and what was seen until then can still be asked about.
+
+        Returns: the exit code.
+        """
+        try:
+            self.play(questions)
+        except Exception as error:
+            if self.player.engine.now_s is None or describe(error).exit_code != ResourceError.exit_code:
+                raise
+            return self.complain(error)
+        return 0
+
+    def complain(self, error: Exception) -> int:
+        """Show an error that does not end the run; returns its exit code."""
+        failure = describe(error)
+        self.screen.complain(failure)
+        return failure.exit_code
+
     def ask(self, question: str) -> None:
         """Answer a question about the newest frame; an answer that is interrupted is shown as far as it came."""
         self._show(self.player.ask(question))
@@ -66,13 +88,25 @@ class Viewing:
 
 @contextmanager
 def viewing(film: Film, config: MemoryConfig, settings: Settings) -> Iterator[Viewing]:
-    """Load the model for a film; the terminal is left as it was. Raises as `load_player`."""
-    screen = Screen(settings.output)
+    """Load the model for a film; the terminal is left as it was.
+
+    Raises:
+        UsageError: a decoding setting is out of range.
+        ModelError: the model cannot be fetched or loaded.
+    """
+    sampling = Sampling(**given(settings.answering))
+    screen, shown = Screen(settings.output), settings.output
+    with screen.busy("choosing the model"):
+        choice = choose_checkpoint(settings.model)
+    bars = sys.stderr.isatty() and shown.progress == "auto" and not shown.quiet
+    fetch_checkpoint(choice, screen.note, bars)
     with screen.busy("loading the model"):
-        player = load_player(film, config, settings)
-    if settings.model.model is None:
-        screen.note("using the small model of this package, which knows coloured shapes only; -m takes another")
+        player = load_player(film, config, sampling, settings, choice)
+    if choice.note:
+        screen.note(choice.note)
+    if settings.model.quant != "none":
+        screen.note(str(player.engine.model.weights))
     try:
-        yield Viewing(player, make_answers(settings.output), screen)
+        yield Viewing(player, make_answers(shown), screen)
     finally:
         screen.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import itertools
 import json
 import os
 import pty
@@ -22,11 +23,13 @@ import torch
 from rich.console import Console
 
 import hermes_cli
+from hermes import engine
 from hermes.config import MemoryConfig
 from hermes.engine import StreamEngine
 from hermes.errors import ModelError
 from hermes.events import Answer, AnswerDelta
 from hermes.models import DTYPES, VideoModel, load_model
+from hermes.models.llava_onevision import LlavaOnevision
 from hermes.models.prompts import STYLES
 from hermes.policies import POLICIES
 from hermes.sources import open_source
@@ -47,6 +50,7 @@ PROGRAM = [sys.executable, "-m", "hermes_cli"]
 TOO_LONG = "why " * 5000
 QUESTION = "What happened in the video?"
 SMALL_MEMORY = ["--budget", "24", "--chunk", "4"]
+NO_MODELS = {"HF_HUB_CACHE": "/nonexistent"}  # so that without -m it is the embedded model, whatever is downloaded here
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ def _signal_handlers() -> Iterator[None]:
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the program in this process, with `stdin` as a pipe that holds it, or closed."""
     monkeypatch.delenv("HERMES_MODEL", raising=False)
+    for name, value in NO_MODELS.items():
+        monkeypatch.setenv(name, value)
 
     def run(*arguments: str | Path, stdin: str | None = None) -> Done:
         monkeypatch.setattr(sys, "stdin", None if stdin is None else io.StringIO(stdin))
@@ -256,7 +262,29 @@ def test_out_of_memory_names_three_settings_that_help(run: Run, film: Path, monk
     monkeypatch.setattr(viewing, "load_player", failing(torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB.\nMore")))
     done = run("ask", film, "what")
     assert (done.code, len(done.err.splitlines())) == (5, 2)
-    assert all(word in done.err for word in ("Tried 2 GiB.", "--budget", "--chunk", "--dtype"))
+    assert all(word in done.err for word in ("Tried 2 GiB.", "--budget", "--chunk", "--quant"))
+
+
+@pytest.mark.parametrize(("owner", "name", "turn"), [(LlavaOnevision, "embed_frames", 3), (engine, "decode", 1)])
+def test_out_of_memory_leaves_what_was_seen_to_be_asked_about(
+    run: Run, film: Path, embedded: VideoModel, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, turn: int
+) -> None:
+    """The third chunk fails, or the first of two questions does."""
+    real, calls = getattr(owner, name), itertools.count(1)
+
+    def failing_once(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == turn:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return real(*args, **kwargs)
+
+    questions = ["What is on screen now?", "What is on screen?"]
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, failing_once)
+        done = run("watch", film, "--chunk", "4", "--budget", "24", stdin="\n".join(questions))
+    assert done.code == 5
+    assert done.err.count("error: out of memory") == 1
+    answers = answer_directly(embedded, film, [(10.0 if name == "embed_frames" else 15.0, text) for text in questions])
+    assert done.out.splitlines() == (answers if name == "embed_frames" else answers[1:])
 
 
 def test_a_bug_is_one_line_and_its_traceback_is_for_those_who_ask(
@@ -403,7 +431,7 @@ def test_every_setting_that_is_given_reaches_the_run(run: Run, film: Path) -> No
 
 def environment(**changes: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "HF_", "TRANSFORMERS_"))}
-    return kept | changes
+    return kept | NO_MODELS | changes
 
 
 def start(*arguments: str | Path, **settings: Any) -> subprocess.Popen[bytes]:
@@ -429,8 +457,9 @@ def test_a_process_without_a_terminal_writes_no_noise_and_a_signal_loses_no_answ
     kinds = [record["type"] for record in records]
     assert kinds == ["start", "answer", "chunk", "answer"]
     assert [records[1]["question"], records[3]["question"]] == ["Où ça?", "Qué hay?"]
-    assert (tmp_path / "err").read_text(encoding="ascii").splitlines() == [
-        "using the small model of this package, which knows coloured shapes only; -m takes another",
+    note, *lines = (tmp_path / "err").read_text(encoding="ascii").splitlines()
+    assert note.startswith("using the small model of this package, which knows coloured shapes only; for real videos: -m ")
+    assert lines == [
         r"[00:00:02.000] O\xf9 \xe7a?",
         "6 frames in 1 chunk and 2 waiting, 16 visual tokens held",
         r"[00:00:05.000] Qu\xe9 hay?",

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from hermes.errors import UsageError
 from hermes_cli.dialogue import answer_piped, answer_typed
 from hermes_cli.knobs import grouped
 from hermes_cli.options import Settings, SourceArgument
@@ -41,12 +40,10 @@ def watch(source: SourceArgument, settings: Settings, ask: Ask = None, ask_file:
     written = [*(ask or []), *(read_questions(ask_file) if ask_file else [])]
     questions = timed_questions(written, film)
     with viewing(film, config, settings) as watched:
-        watched.play(questions)
-        lines, all_asked = piped_lines(), True
+        exit_code, lines = watched.play_on(questions), piped_lines()
         if lines is not None:
-            all_asked = answer_piped(watched, lines)
+            exit_code = max(exit_code, answer_piped(watched, lines))
         elif sys.stdin is not None and not written:
             answer_typed(watched)
         watched.finish()
-        if not all_asked:
-            raise typer.Exit(UsageError.exit_code)
+        raise typer.Exit(exit_code)
