@@ -500,18 +500,23 @@ def test_a_film_that_cannot_be_opened_is_reported_without_waiting_for_standard_i
         process.communicate()
 
 
-def test_ctrl_c_while_the_program_is_imported_is_quiet(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("error", "code", "said"), [(KeyboardInterrupt(), 130, ""), (ImportError("no libavcodec"), 1, "no libavcodec")]
+)
+def test_what_ends_the_import_of_the_program_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, said: str
 ) -> None:
-    class Interrupted:
+    class Broken:
         def find_spec(self, *_: object) -> None:
-            raise KeyboardInterrupt
+            raise error
 
     monkeypatch.delitem(sys.modules, "hermes_cli.app")
     monkeypatch.delattr(hermes_cli, "app")
-    monkeypatch.setattr(sys, "meta_path", [Interrupted()])
-    assert entry_point() == 130
-    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys, "meta_path", [Broken()])
+    assert entry_point() == code
+    written = capsys.readouterr().err
+    assert said in written
+    assert len(written.splitlines()) == (2 if said else 0)
 
 
 def test_a_terminal_gets_a_bar_and_a_prompt(film: Path) -> None:

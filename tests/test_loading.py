@@ -341,6 +341,7 @@ def test_a_gpu_that_is_named_is_taken_and_auto_chooses(monkeypatch: pytest.Monke
 
 
 @families
+@pytest.mark.filterwarnings("ignore:The following device_map keys")
 def test_a_model_spread_by_accelerate_streams_exactly_as_the_whole_one(family: str) -> None:
     model, processor = make_tiny.FAMILIES[family]()
     dispatch_model(model, device_map=dict.fromkeys(halves(model), "cpu"), main_device="cpu", force_hooks=True)

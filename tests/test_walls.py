@@ -17,8 +17,10 @@ MODULES = {file.removesuffix(".py").removesuffix("/__init__").replace("/", "."):
 
 WALLS = {
     "av": ["hermes/sources/*", "hermes/tiny/*"],
+    "bitsandbytes": ["hermes/models/quantisation.py", "hermes_cli/checks.py"],
     "cv2": ["hermes/sources/*"],
     "hermes_cli": ["hermes_cli/*"],
+    "huggingface_hub": ["hermes_cli/checks.py", "hermes_cli/hub.py"],
     "rich": ["hermes_cli/*"],
     "transformers": [
         "hermes/attention.py",
