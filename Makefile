@@ -4,7 +4,7 @@
 PYTHON ?= python3
 DEMO_VIDEO ?= assets/demo.mp4
 DEMO_QUESTIONS ?= assets/demo-questions.txt
-DEMO_OPTIONS ?= -m tiny --budget 96
+DEMO_OPTIONS ?= -m tiny --budget 96 --no-save
 
 BIN := .venv/bin
 INSTALLED := .venv/installed

@@ -1,12 +1,12 @@
 """The attention function of the language model, registered with transformers under the name `hermes`.
 
 It takes over causality (transformers hands it no mask), so layers may hold different numbers of tokens; and while a
-guidance prompt is read it records how much attention each cached token receives.
+guidance prompt is read or an answer is decoded it records how much attention each cached token receives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -62,6 +62,35 @@ class PromptProbe:
             self.attention[layer] = pool_attention(rows, self.prefix, cached - self.prefix)
 
 
+class AnswerProbe:
+    """Adds up the attention that the choice of each answer token pays to what was remembered before the question.
+
+    Every token is chosen at the token in front of it: the first at the last one of the question. The attention output is
+    that of an unwatched layer, to the bit; the weights are computed beside it.
+
+    Args:
+        slots: the layers that are watched, and how many slots at the start of each count.
+        devices: of all layers.
+
+    Attributes:
+        attention: per watched layer (slots,) float32 on its device, mean over heads, summed over the choices so far; its sum
+            stays below their number by what the question and the answer itself receive.
+    """
+
+    def __init__(self, slots: Mapping[int, int], devices: Sequence[torch.device]) -> None:
+        self.attention = {layer: torch.zeros(count, device=devices[layer]) for layer, count in slots.items()}
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        """Attention output (1, heads, tokens, head_dim), recording that of the last token on the way."""
+        attention = self.attention.get(layer)
+        if attention is not None:
+            last = query[0, :, -1].float().view(key.shape[1], -1, key.shape[3])  # (kv_heads, heads / kv_heads, head_dim)
+            scores = torch.bmm(last * scaling, key[0].float().mT)
+            weights = scores.view(query.shape[1], -1).softmax(dim=-1)  # (heads, cached + tokens)
+            attention += weights.mean(dim=0)[: len(attention)]
+        return _causal(query, key, value, scaling)
+
+
 def _block_mask(lengths: Sequence[int], causal: bool) -> Tensor:
     """(tokens, tokens) bool, true where a prompt token may look at another prompt token."""
     block = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))  # (tokens,), which prompt it is of
@@ -76,14 +105,14 @@ def hermes_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    probe: PromptProbe | None = None,
+    probe: PromptProbe | AnswerProbe | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention of new tokens over a cache that ends with them (lower-right aligned), grouped heads.
 
     Args:
         query: (1, heads, tokens, head_dim). key, value: (1, kv_heads, cached + tokens, head_dim).
-        probe: set while guidance prompts are read.
+        probe: set while guidance prompts are read or an answer is watched.
 
     Returns: (1, tokens, heads, head_dim) and None, as transformers expects.
     """

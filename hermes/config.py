@@ -59,6 +59,8 @@ class MemoryConfig:
         chunk_positions: where a chunk stands in a family whose rows and columns count from the start of the video
             (Qwen2.5-VL): `continue` as in one forward over the whole video, `restart` behind everything so far on all three
             axes (released Qwen path).
+        longest_gap_s: seconds without a frame after which positions that tell the time (Qwen2.5-VL) count no further, so
+            that a camera that was away for a day does not use them up.
         shared_rotation: rotate every layer at layer 0's offset although each records its own, as the released Qwen path
             does; only for comparison with it.
     """
@@ -81,6 +83,7 @@ class MemoryConfig:
     summary: bool = True
     protect_summary: bool = False
     chunk_positions: Literal["continue", "restart"] = "continue"
+    longest_gap_s: float = 120.0
     shared_rotation: bool = False
 
     def __post_init__(self) -> None:
@@ -150,6 +153,7 @@ class Sampling:
         top_p: nucleus; only with a temperature.
         repetition_penalty: divides the logits of tokens the answer already holds; the released code defaults to 1.1.
         seed: of the sampling, only with a temperature.
+        evidence: say which moments each answer drew on.
     """
 
     max_new_tokens: int = 256
@@ -157,6 +161,7 @@ class Sampling:
     top_p: float = 1.0
     repetition_penalty: float = 1.0
     seed: int = 0
+    evidence: bool = True
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:

@@ -5,6 +5,7 @@ frames -> chunk -> vision tower -> prefill -> over budget? guidance -> plan -> c
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Generator, Sequence
@@ -15,11 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hermes.attention import AnswerProbe
 from hermes.cache import SlabCache
 from hermes.compaction import KeepPlan, compact
 from hermes.config import MemoryConfig, Sampling
 from hermes.errors import ModelError, UsageError
-from hermes.events import Answer, AnswerDelta, ChunkEncoded, Compression, FinishReason
+from hermes.events import Answer, AnswerDelta, ChunkEncoded, Compression, FinishReason, Moment
+from hermes.evidence import Watch
 from hermes.frames import Frame
 from hermes.generate import decode
 from hermes.guidance import Exchange, guidance_attention, guidance_room
@@ -32,10 +35,10 @@ class EngineState:
     """Everything that a later answer depends on; `StreamEngine.restore` takes it back exactly.
 
     Attributes:
-        owner: what the state fits: the model and the text in front of the video.
+        owner: fingerprint of what the state fits: model, constants of the memory, and the text in front of the video.
     """
 
-    owner: tuple[str, tuple[int, ...]]
+    owner: str
     cache: dict[str, Tensor]
     frame_times_s: tuple[float, ...]
     pending: tuple[Frame, ...]
@@ -70,15 +73,18 @@ class StreamEngine:
         self.model = model
         self.config = config
         self.policy = policy or make_policy("hermes", config)
+        self.prompt_style = prompt_style
         self.prompt = model.prompt(prompt_style)
         self.frame_times_s: list[float] = []
         self._pending: list[Frame] = []
         self.last_exchange: Exchange | None = None
+        self._watch: Watch | None = None
         self._chunk_span = 0.0  # positions of the longest chunk so far
         self._half_compacted = False
+        self._gap = model.positions_per_second * config.longest_gap_s  # positions between chunks at most
         self._room = max(config.position_room, guidance_room(model, self.policy.guidance(model.layers), config))
         prefix_ids = self.prompt.prefix_ids()
-        self._owner = (model.name, tuple(prefix_ids))
+        self._owner = _fingerprint(model, self.policy, prefix_ids)
         self.prefix = len(prefix_ids)
         self.cache: SlabCache = model.new_cache(self.prefix + self._room)
         self._append(model.text(prefix_ids))
@@ -89,9 +95,19 @@ class StreamEngine:
         return tuple(length - self.prefix for length in self.cache.lengths)
 
     @property
+    def frames_seen(self) -> int:
+        """Frames taken in, those that wait for their chunk included."""
+        return len(self.frame_times_s) + len(self._pending)
+
+    @property
     def now_s(self) -> float | None:
         """Time of the newest frame taken in; None before the first."""
         return self._pending[-1].time_s if self._pending else self.frame_times_s[-1] if self.frame_times_s else None
+
+    @property
+    def evidence(self) -> tuple[Moment, ...]:
+        """The moments that the newest answer drew on, as far as it came; empty where nobody looked (`Sampling.evidence`)."""
+        return self._watch.moments() if self._watch else ()
 
     def push(self, frame: Frame) -> ChunkEncoded | None:
         """Take the next frame of the stream; every `config.chunk_frames` of them become part of the memory together.
@@ -178,8 +194,10 @@ class StreamEngine:
         text = _IncrementalText(self.model)
         with self.cache.scratch():
             self._read_pending()
-            hidden = self._read_question(ids, sampling.max_new_tokens)
-            for step in decode(self.model, self.cache, hidden, sampling, self.config.shared_rotation):
+            self._watch = self._watched() if sampling.evidence else None
+            probe = self._watch.probe if self._watch else None
+            hidden = self._read_question(ids, sampling.max_new_tokens, probe)
+            for step in decode(self.model, self.cache, hidden, sampling, self.config.shared_rotation, probe):
                 stamps.append(clock.elapsed_ms())
                 if piece := text.add(step.token):
                     yield AnswerDelta(piece)
@@ -210,7 +228,8 @@ class StreamEngine:
             UsageError: it was taken with another model or prompt, or an answer is still under way.
         """
         if state.owner != self._owner:
-            raise UsageError("the saved memory belongs to another model or prompt", "use the settings it was made with")
+            reason = "the saved memory belongs to another model, prompt or memory configuration"
+            raise UsageError(reason, "use the settings it was made with")
         self._half_compacted = False
         self.cache.restore(state.cache)
         self.frame_times_s = list(state.frame_times_s)
@@ -238,8 +257,10 @@ class StreamEngine:
         return ids
 
     def _embed(self, frames: Sequence[Frame]) -> Tokens:
-        start_s = self.frame_times_s[0] if self.frame_times_s else frames[0].time_s
-        return self.model.embed_frames(frames, len(self.frame_times_s), start_s)
+        times_s = np.array([*self.frame_times_s, *(frame.time_s for frame in frames)], dtype=np.float64)
+        steps_s = np.minimum(np.diff(times_s), self.config.longest_gap_s)
+        elapsed_s = np.concatenate(([0.0], np.cumsum(steps_s)))[-len(frames) :]
+        return self.model.embed_frames(frames, len(self.frame_times_s), elapsed_s.tolist())
 
     def _placed(self, visual: Tokens) -> Tokens:
         """A chunk at the positions that the cache counts in."""
@@ -253,11 +274,11 @@ class StreamEngine:
         """The largest position that these tokens would take."""
         return float(self.cache.locate(tokens.positions, tokens.in_video).max())
 
-    def _append(self, tokens: Tokens) -> Tensor:
+    def _append(self, tokens: Tokens, probe: AnswerProbe | None = None) -> Tensor:
         if self._reach(tokens) >= self.model.max_positions:
             raise UsageError(f"the model's {self.model.max_positions} positions are used up", _SMALLER)
         self.cache.reserve(len(tokens))
-        return self.model.forward(tokens, self.cache, self.config.shared_rotation)
+        return self.model.forward(tokens, self.cache, self.config.shared_rotation, probe)
 
     def _plan(self) -> tuple[KeepPlan, float, float]:
         """What to keep, and the milliseconds that guidance and ranking took."""
@@ -291,10 +312,11 @@ class StreamEngine:
         if self.policy.bounded:
             self.cache.grow(self.prefix + self.config.budget + len(chunk) + self._room)
         self._chunk_span = max(self._chunk_span, self._end(chunk) - self.cache.top_position)
-        if self._end(chunk) + self._chunk_span + self._room <= self.model.max_positions:
+        needed = self._chunk_span + self._gap + self._room
+        if self._end(chunk) + needed <= self.model.max_positions:
             return
         self._compact(KeepPlan.everything(self.cache.lengths), reindex=True)
-        if self._end(chunk) + self._chunk_span + self._room > self.model.max_positions:
+        if self._end(chunk) + needed > self.model.max_positions:
             raise UsageError(f"the memory has reached the model's {self.model.max_positions} positions", _SMALLER)
 
     def _end(self, chunk: Tokens) -> float:
@@ -310,7 +332,7 @@ class StreamEngine:
         shape = frame.rgb.shape
         if len(shape) != 3 or shape[2] != 3 or 0 in shape or frame.rgb.dtype != np.uint8:
             raise UsageError(f"a picture of shape {shape}, {frame.rgb.dtype}", "give (height, width, 3), uint8")
-        if not frame.time_s >= (-math.inf if self.now_s is None else self.now_s):
+        if not (-math.inf if self.now_s is None else self.now_s) <= frame.time_s < math.inf:
             raise UsageError(f"a frame at {frame.time_s} s after one at {self.now_s} s", "give frames in order of time")
         if self.now_s is None:
             self._check_fit(frame)
@@ -320,7 +342,7 @@ class StreamEngine:
         height, width, _ = frame.rgb.shape
         chunk = self.model.chunk_size(self.config.chunk_frames, width, height)
         kept = self.config.budget if self.policy.bounded else 0
-        needed = self.prefix + kept + 2 * chunk.positions + self._room
+        needed = self.prefix + kept + 2 * chunk.positions + int(self._gap) + self._room
         if needed > self.model.max_positions:
             what = f"a budget of {kept} tokens and chunks of {chunk.tokens}" if kept else f"chunks of {chunk.tokens} tokens"
             raise UsageError(
@@ -332,12 +354,19 @@ class StreamEngine:
         if self._pending:
             self._append(self._placed(self._embed(self._pending)))
 
-    def _read_question(self, ids: Sequence[int], max_new_tokens: int) -> Tensor:
+    def _watched(self) -> Watch:
+        """Looks at the deep layers, or at the last one where none is deep: they attend to what a question is about."""
+        layers = self.model.layers
+        deep = range(min(self.config.boundaries(layers)[1], layers - 1), layers)
+        times_s = [*self.frame_times_s, *(frame.time_s for frame in self._pending)]
+        return Watch(self.cache, deep, times_s, self.model.frames_per_patch)
+
+    def _read_question(self, ids: Sequence[int], max_new_tokens: int, probe: AnswerProbe | None = None) -> Tensor:
         embeds = self.model.embed_text(ids)
         if self.prompt.ends_video and self.now_s is not None:
             embeds = torch.cat((self.model.end_of_video(), embeds))
         self.cache.reserve(len(embeds) + max_new_tokens)
-        return self._append(self.model.plain(embeds))
+        return self._append(self.model.plain(embeds), probe)
 
     def _answer(
         self, question: str, text: _IncrementalText, reason: FinishReason, read: int, stamps: list[float], clock: _Clock
@@ -352,7 +381,14 @@ class StreamEngine:
             answer_tokens=len(stamps),
             ttft_ms=stamps[0] if stamps else clock.elapsed_ms(),
             tpot_ms=sum(gaps) / len(gaps) if gaps else None,
+            evidence=self.evidence,
         )
+
+
+def _fingerprint(model: VideoModel, policy: Policy, prefix_ids: Sequence[int]) -> str:
+    """Tells apart whatever makes a memory of its own; a policy carries the constants."""
+    shape = (model.model.config.model_type, model.layers, model.text_config.hidden_size)
+    return hashlib.sha256(repr((model.name, shape, type(policy).__name__, policy.config, prefix_ids)).encode()).hexdigest()
 
 
 def _check_chunks(config: MemoryConfig, model: VideoModel) -> None:

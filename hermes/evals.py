@@ -1,7 +1,8 @@
 """How often answers are right: the embedded world as a streaming benchmark, memory policies side by side.
 
 Questions come at their own moments while the video plays, as in OVO-Bench: "realtime" ones about what is on screen,
-"backward" ones about what was there before. An answer is right when it equals the expected text after `normalise`.
+"backward" ones about what was there before. An answer is right when it equals the expected text after `normalise`. Its
+evidence is right when one of its moments has its middle in the scene that the answer is read from.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from statistics import NormalDist
 from hermes.config import MemoryConfig, Sampling
 from hermes.engine import StreamEngine
 from hermes.errors import UsageError
-from hermes.events import Answer
+from hermes.events import Answer, Moment
 from hermes.frames import Frame
 from hermes.models.base import VideoModel
 from hermes.policies import make_policy
-from hermes.tiny.questions import Question, sample_questions
+from hermes.tiny.questions import Question, Span, sample_questions
 from hermes.tiny.render import video_frames
 from hermes.tiny.world import RandomSource, make_video
 
@@ -53,6 +54,9 @@ class Sample:
 
     Attributes:
         age: frames between the end of the evidence and the question; None where there is no evidence to point at.
+        traced: whether the scene that the answer is read from is among the moments it drew on; None where that is not one
+            scene.
+        traced_by_chance: how likely it would be among moments of the same lengths at random places; None as `traced`.
     """
 
     policy: str
@@ -66,11 +70,13 @@ class Sample:
     expected: str
     answer: str
     right: bool
+    traced: bool | None
+    traced_by_chance: float | None
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """A share of right answers with its 95 % Wilson interval."""
+    """A share of right answers, or of whatever else is right, with its 95 % Wilson interval."""
 
     right: int
     total: int
@@ -96,6 +102,17 @@ def accuracy(samples: Iterable[Sample], group: str, frames: int, policy: str) ->
     """The share of right answers among the samples of one group, length and policy."""
     hits = [s.right for s in samples if (s.group, s.frames, s.policy) == (group, frames, policy)]
     return Accuracy(sum(hits), len(hits))
+
+
+def tracing(samples: Iterable[Sample], frames: int, policy: str) -> tuple[Accuracy, float]:
+    """How often right answers of one length and policy name the scene they are read from among their moments, and how often
+    chance would (NaN without any)."""
+    found, chances = [], []
+    for sample in samples:
+        if (sample.frames, sample.policy, sample.right) == (frames, policy, True) and sample.traced_by_chance is not None:
+            found.append(bool(sample.traced))
+            chances.append(sample.traced_by_chance)
+    return Accuracy(sum(found), len(found)), sum(chances) / len(chances) if chances else math.nan
 
 
 def evaluate_shapes(
@@ -127,6 +144,7 @@ def _play(engine: StreamEngine, frames: Sequence[Frame], questions: Sequence[Que
 
 def _sample(policy: str, frames: int, video: int, question: Question, answer: Answer) -> Sample:
     ends = [min(end, question.frames_seen) for _, end in question.evidence]
+    scene = question.evidence[0] if len(question.evidence) == 1 else None
     return Sample(
         policy=policy,
         frames=frames,
@@ -139,7 +157,29 @@ def _sample(policy: str, frames: int, video: int, question: Question, answer: An
         expected=question.answer,
         answer=answer.text,
         right=normalise(answer.text) == normalise(question.answer),
+        traced=_traced(answer.evidence, scene) if scene else None,
+        traced_by_chance=chance(answer.evidence, scene, question.frames_seen - 1) if scene else None,
     )
+
+
+def _traced(moments: Sequence[Moment], scene: Span) -> bool:
+    start, end = scene  # one frame a second
+    return any(start <= (moment.start_s + moment.end_s) / 2 < end for moment in moments)
+
+
+def chance(moments: Sequence[Moment], scene: Span, now_s: float) -> float:
+    """How likely one of the moments would have its middle in the scene, were each moved to a random place between 0 and
+    `now_s`, independently of the others."""
+    start, end = scene
+    missed = 1.0
+    for moment in moments:
+        half = (moment.end_s - moment.start_s) / 2
+        first, last = half, now_s - half  # where its middle can be
+        if last > first:
+            missed *= 1 - max(0.0, min(end, last) - max(start, first)) / (last - first)
+        elif start <= first < end:
+            missed = 0.0
+    return 1 - missed
 
 
 def normalise(text: str) -> str:

@@ -59,6 +59,21 @@ class AnswerDelta:
 
 
 @dataclass(frozen=True)
+class Moment:
+    """A stretch of the stream that an answer drew on (`hermes.evidence`).
+
+    Attributes:
+        start_s: time of its first frame.
+        end_s: time of the frame after its last; of the newest frame where that is the last.
+        share: how much of the attention to all that was remembered went there, in [0, 1].
+    """
+
+    start_s: float
+    end_s: float
+    share: float
+
+
+@dataclass(frozen=True)
 class Answer:
     """A finished answer.
 
@@ -68,6 +83,7 @@ class Answer:
         question_tokens, answer_tokens: tokens read and written.
         ttft_ms: time to the first token, from the question's text to the first token's choice.
         tpot_ms: mean time per further token; None for fewer than two tokens.
+        evidence: the moments it drew on most, the largest share first; empty where nobody looked or nothing was seen.
     """
 
     question: str
@@ -78,3 +94,4 @@ class Answer:
     answer_tokens: int
     ttft_ms: float
     tpot_ms: float | None
+    evidence: tuple[Moment, ...] = ()

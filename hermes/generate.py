@@ -15,6 +15,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from hermes.attention import AnswerProbe
 from hermes.cache import SlabCache
 from hermes.config import Sampling
 from hermes.errors import ModelError
@@ -30,12 +31,18 @@ class Step:
 
 
 def decode(
-    model: VideoModel, cache: SlabCache, hidden: Tensor, sampling: Sampling, shared_rotation: bool = False
+    model: VideoModel,
+    cache: SlabCache,
+    hidden: Tensor,
+    sampling: Sampling,
+    shared_rotation: bool = False,
+    probe: AnswerProbe | None = None,
 ) -> Iterator[Step]:
     """Decode until an end-of-answer token (not yielded) or the length limit; the caller holds the cache's scratch.
 
     Args:
         hidden: (hidden,), the decoder's output for the last prompt token.
+        probe: watches every token that is read.
 
     Raises:
         ModelError: the model produced NaN or infinite logits.
@@ -52,13 +59,14 @@ def decode(
         generated.append(token)
         yield Step(token, logits)
         if remaining:
-            hidden = model.forward(model.text([token]), cache, shared_rotation)
+            hidden = model.forward(model.text([token]), cache, shared_rotation, probe)
 
 
 def _check_finite(logits: Tensor, dtype: torch.dtype) -> None:
     if not torch.isfinite(logits).all():
         kind = str(dtype).removeprefix("torch.")
-        raise ModelError(f"the model produced NaN or infinite logits ({kind})", "try --dtype bf16 or --dtype fp32")
+        hint = "try --dtype bf16 or --dtype fp32" if dtype == torch.float16 else "its weights may be damaged: fetch it again"
+        raise ModelError(f"the model produced NaN or infinite logits ({kind})", hint)
 
 
 def _processors(sampling: Sampling) -> Any:

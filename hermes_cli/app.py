@@ -17,6 +17,7 @@ from hermes_cli.commands.ask import ask
 from hermes_cli.commands.doctor import doctor
 from hermes_cli.commands.evaluate import evaluations
 from hermes_cli.commands.models import models
+from hermes_cli.commands.sessions import sessions
 from hermes_cli.commands.watch import watch
 from hermes_cli.failures import Failure, describe
 
@@ -27,6 +28,7 @@ app.command()(watch)
 app.command()(ask)
 app.command()(doctor)
 app.command()(models)
+app.add_typer(sessions, name="sessions")
 app.add_typer(evaluations, name="eval")
 
 

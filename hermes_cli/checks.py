@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import hermes
-from hermes.catalog import CATALOG, TINY
+from hermes.catalog import CATALOG, TINY, find
 from hermes.config import MemoryConfig
 from hermes.errors import ModelError
 from hermes.machine import Accelerator, accelerators, host_memory
 from hermes.sources.codecs import check_decoding, installed_codecs
 from hermes.tiny import checkpoint_folder
-from hermes_cli.choosing import Room, choose
+from hermes_cli.choosing import Choice, Room, choose, is_folder
 from hermes_cli.failures import describe
 from hermes_cli.hub import cache_folder, cached
 from hermes_cli.loading import load_checkpoint
@@ -374,8 +374,23 @@ def _known_models() -> Iterator[Finding]:
 def _default_model() -> Iterator[Finding]:
     choice = choose(os.environ.get("HERMES_MODEL") or None)
     facts = {"source": choice.source, "alias": choice.alias, "reason": choice.reason}
-    step = "" if choice.alias != TINY.alias else f"for real videos: -m {Room.here().recommended().alias}"
-    yield _seen("would use", f"{choice.alias or choice.source}: {choice.reason}", facts, step)
+    yield _seen("would use", f"{choice.alias or choice.source}: {choice.reason}", facts, _step_towards(choice))
+
+
+def _step_towards(choice: Choice) -> str:
+    """What is to be done before a chosen model can be used, or instead of using it; empty when nothing is."""
+    known, room = find(choice.alias) if choice.alias else None, Room.here()
+    if choice.alias == TINY.alias:
+        return f"for real videos: -m {room.recommended().alias}"
+    if known and not room.precisions(known):
+        return f"it does not fit this machine; the best that does: -m {room.recommended().alias}"
+    if is_folder(choice.source):
+        return (
+            ""
+            if (Path(choice.source) / "config.json").is_file()
+            else "name a folder with a checkpoint: config.json is missing"
+        )
+    return "" if cached(choice.source) else f"it is downloaded at its first use, or by: hf download {choice.source}"
 
 
 def _gib(count: int) -> str:

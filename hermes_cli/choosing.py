@@ -73,6 +73,11 @@ class Room:
         return next(fitting, SMALLEST)
 
 
+def embedded() -> Choice:
+    """The model of this package, whatever lies in the current folder."""
+    return Choice(str(checkpoint_folder()), TINY.alias, "what it knows is asked about")
+
+
 def choose(named: str | None = None, device: str = "auto", quant: str = "none") -> Choice:
     """The model that `named` means; without it, the best known one that is cached and fits, else the embedded one.
 

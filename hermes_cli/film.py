@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
 
 from hermes.errors import UsageError
@@ -51,9 +52,10 @@ class Film:
         stop_s = min(math.inf if duration is None else duration, self.end_s, last_s)
         return None if math.isinf(stop_s) else stop_s
 
-    def frames(self) -> Generator[Frame, None, None]:
-        """The sampled frames of the window."""
-        return self.source.frames(self.fps, self.start_s, self.end_s)
+    def frames(self, after_s: float = -math.inf) -> Generator[Frame, None, None]:
+        """The sampled frames of the window that come after a moment; the same ones, wherever it lies."""
+        with closing(self.source.frames(self.fps, max(self.start_s, after_s), self.end_s)) as frames:
+            yield from (frame for frame in frames if frame.time_s > after_s)
 
     def moment(self, written: str) -> float:
         """Seconds of a time as the user wrote it, infinite for `end`.

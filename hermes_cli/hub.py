@@ -19,6 +19,11 @@ from hermes.errors import ModelError
 from hermes_cli.terminal import verbose
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_NEEDED = (
+    ("tokenizer.json", "vocab.json"),
+    ("preprocessor_config.json", "processor_config.json"),
+    ("chat_template.jinja", "chat_template.json", "tokenizer_config.json"),
+)  # beside configuration and weights; one of each
 _SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model")
 _LOOK_UP_TIMEOUT_S = 5.0
 
@@ -45,14 +50,18 @@ def cache_folder() -> Path:
 
 
 def cached(hub_id: str) -> Path | None:
-    """The folder of a model of which configuration and all weights are here; None for one that is not, or only in part."""
+    """The folder of a model of which everything is here; None for one that is not, or only in part."""
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - see above
 
-    config = try_to_load_from_cache(hub_id, "config.json", cache_dir=cache_folder())
+    try:
+        config = try_to_load_from_cache(hub_id, "config.json", cache_dir=cache_folder())
+    except (OSError, ValueError):  # a damaged cache
+        return None
     if not isinstance(config, str):
         return None
     folder = Path(config).parent
-    return folder if any(_complete(folder, name) for name in _WEIGHTS) else None
+    rest = all(any((folder / name).is_file() for name in names) for names in _NEEDED)
+    return folder if rest and any(_complete(folder, name) for name in _WEIGHTS) else None
 
 
 def fetch(hub_id: str, announce: Callable[[str], None], bars: bool) -> Path:
@@ -112,7 +121,7 @@ def _complete(folder: Path, weights: str) -> bool:
     try:
         index = json.loads((folder / f"{weights}.index.json").read_bytes())
         return all((folder / name).is_file() for name in index["weight_map"].values())
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import typer
 from rich.markup import escape
 
 
@@ -42,6 +43,18 @@ def given(group: object, *names: str) -> dict[str, Any]:
     assert is_dataclass(group)
     wanted = names or [field.name for field in fields(group)]
     return {name: value for name in wanted if (value := getattr(group, name)) is not None}
+
+
+def written(context: typer.Context, group: type) -> list[str]:
+    """Names of the options of a group, at any depth, that stand on the command line."""
+    hints, found = get_type_hints(group), list[str]()
+    for field in fields(group):
+        source = context.get_parameter_source(field.name)
+        if is_dataclass(hints[field.name]):
+            found += written(context, hints[field.name])
+        elif source is not None and source.name == "COMMANDLINE":
+            found.append(field.name)
+    return found
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from hermes.catalog import TINY
 from hermes.config import MemoryConfig, Sampling
-from hermes_cli.choosing import Choice, choose, is_folder
+from hermes.errors import ModelError
+from hermes_cli.choosing import Choice, choose, embedded, is_folder
 from hermes_cli.film import Film
 from hermes_cli.hub import fetch
 from hermes_cli.options import ModelOptions, Settings
 from hermes_cli.player import Player
+from hermes_cli.screen import Screen
 from hermes_cli.terminal import verbose
 
 if TYPE_CHECKING:
@@ -42,27 +44,50 @@ def load_checkpoint(options: ModelOptions, choice: Choice | None = None) -> Vide
         ModelError: the model cannot be fetched or loaded.
         UsageError: it cannot be limited to so few pixels.
     """
-    choice = choice or choose(options.model or TINY.alias)
+    choice = choice or (choose(options.model) if options.model else embedded())
     folder = fetch_checkpoint(choice, _announce, sys.stderr.isatty())
     if not verbose():
         _silence_libraries()
     from hermes.models import load_model  # noqa: PLC0415 - loads torch
 
-    model = load_model(folder, options.device, options.dtype, options.quant)
+    try:
+        model = load_model(folder, options.device, options.dtype, options.quant)
+    except ModelError as error:
+        if is_folder(choice.source) or str(folder) not in error.message:
+            raise
+        message = error.message.replace(str(folder), choice.source)  # not where the hub's cache keeps it
+        raise ModelError(message, f"fetch it again: hf download {choice.source} --force-download") from error
     if options.max_pixels is not None:
         model.limit_pixels(options.max_pixels)
-    if not is_folder(choice.source):  # then it is in the hub's cache, where a folder is named after its commit
+    if choice.alias == TINY.alias:
+        model.name = TINY.alias
+    elif is_folder(choice.source):
+        model.name = str(folder.absolute())
+    else:  # it is in the hub's cache, where a folder is named after its commit
         model.name, model.revision = choice.source, folder.name
     return model
 
 
-def load_player(film: Film, config: MemoryConfig, sampling: Sampling, settings: Settings, choice: Choice) -> Player:
-    """Load a chosen model and put an empty memory behind it; raises as `load_checkpoint`."""
-    from hermes.engine import StreamEngine  # noqa: PLC0415 - loads torch
-    from hermes.policies import make_policy  # noqa: PLC0415 - loads torch
+def load_player(film: Film, config: MemoryConfig, sampling: Sampling, settings: Settings, screen: Screen) -> Player:
+    """Choose and load a model and put an empty memory behind it.
 
-    model, policy = load_checkpoint(settings.model, choice), settings.memory.policy
-    engine = StreamEngine(model, config, make_policy(policy, config), settings.model.prompt_style)
+    Raises:
+        ModelError: the model cannot be fetched or loaded.
+    """
+    with screen.busy("choosing the model"):
+        choice = choose_checkpoint(settings.model)
+    shown = settings.output
+    fetch_checkpoint(choice, screen.note, bars=sys.stderr.isatty() and shown.progress == "auto" and not shown.quiet)
+    if choice.note:
+        screen.note(choice.note)
+    with screen.busy("loading the model"):
+        from hermes.engine import StreamEngine  # noqa: PLC0415 - loads torch
+        from hermes.policies import make_policy  # noqa: PLC0415 - loads torch
+
+        model, policy = load_checkpoint(settings.model, choice), settings.memory.policy
+        engine = StreamEngine(model, config, make_policy(policy, config), settings.model.prompt_style)
+    if settings.model.quant != "none":
+        screen.note(str(model.weights))
     return Player(film, engine, sampling, policy, choice)
 
 

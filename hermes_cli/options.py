@@ -44,8 +44,17 @@ def pixels(written: str) -> int:
         raise UsageError(f"{written!r} is not a number of pixels", "write it as 300000, 300k or 640x480") from error
 
 
-_playing, _model, _memory, _answering, _output = (
-    partial(typer.Option, rich_help_panel=panel) for panel in ("Playing", "Model", "Memory", "Answers", "Output")
+def nbytes(written: str) -> int:
+    """A size: `2GiB`, `500MB`, `1000000`; raises `UsageError` for anything else."""
+    size = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(?:([kmgt])(i?))?b?", written.strip().lower())
+    if not size:
+        raise UsageError(f"{written!r} is not a size", "write it as 2GiB, 500MB or a number of bytes")
+    base = 1024 if size[3] else 1000
+    return int(float(size[1]) * base ** ("kmgt".index(size[2]) + 1 if size[2] else 0))
+
+
+_playing, _model, _memory, _saving, _answering, _output = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Playing", "Model", "Memory", "Session", "Answers", "Output")
 )
 
 CacheFolder = Annotated[
@@ -156,6 +165,30 @@ class MemoryOptions:
     ] = "hermes"
 
 
+SessionOption = Annotated[
+    str | None, _saving("--session", metavar="ID", help="A session by its ID, the start of it, or its name.")
+]
+
+
+@dataclass(frozen=True)
+class SavingOptions:
+    """Whether a run becomes a session, which `hermes ask` can go back to."""
+
+    save: Annotated[
+        bool, _saving("--save/--no-save", help="Keep the answers, and the memory as it was at moments of the video.")
+    ] = True
+    name: Annotated[str | None, _saving(metavar="NAME", help="A name for the session, beside its ID.")] = None
+    session_size: Annotated[
+        int | None,
+        _saving(
+            parser=nbytes,
+            metavar="SIZE",
+            help="Room on the disk for saved memories (2GiB, 500MB); old ones are thinned out.",
+            show_default="by the model, 8GiB at most",
+        ),
+    ] = None
+
+
 @dataclass(frozen=True)
 class AnswerOptions:
     """How answers are decoded: fields of `Sampling`, whose defaults hold for what is not given."""
@@ -165,6 +198,12 @@ class AnswerOptions:
     top_p: Annotated[float | None, _answering(metavar="P", **knob(Sampling, "top_p"))] = None
     repetition_penalty: Annotated[float | None, _answering(metavar="X", **knob(Sampling, "repetition_penalty"))] = None
     seed: Annotated[int | None, _answering(metavar="N", **knob(Sampling, "seed"))] = None
+
+    def sampling(self) -> Sampling:
+        """The settings; raises `UsageError` for one out of range."""
+        return Sampling(**given(self))
+
+    evidence: Annotated[bool | None, _answering("--evidence/--no-evidence", **knob(Sampling, "evidence"))] = None
 
 
 @dataclass(frozen=True)

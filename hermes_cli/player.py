@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from hermes.config import Sampling
 from hermes.errors import UsageError
@@ -19,6 +19,8 @@ from hermes_cli.questions import TimedQuestion
 
 if TYPE_CHECKING:
     from hermes.engine import StreamEngine
+    from hermes.frames import Frame
+    from hermes.sessions import Remembered
 
 _HALF_MILLISECOND_S = 0.0005  # times are written in milliseconds, so closer ones are the same
 
@@ -37,6 +39,7 @@ class Asking:
     Attributes:
         at_s: the moment it is about.
         frame_s: time of the newest frame in memory.
+        frames: how many have been taken in.
         visual_tokens: visual tokens held, per layer.
         top_position: largest position in use over all layers.
     """
@@ -44,6 +47,7 @@ class Asking:
     question: str
     at_s: float
     frame_s: float
+    frames: int
     visual_tokens: tuple[int, ...]
     top_position: float
 
@@ -55,7 +59,12 @@ class Warned:
     message: str
 
 
-Event = Seen | ChunkEncoded | Asking | AnswerDelta | Answer | Warned
+@dataclass(frozen=True)
+class Ended:
+    """The film has been played to its end; questions about it may follow."""
+
+
+Event = Seen | Ended | ChunkEncoded | Asking | AnswerDelta | Answer | Warned
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,8 @@ class Player:
     Attributes:
         policy: the name of the engine's memory policy.
         choice: which model the engine has, and why.
+        past: questions of an earlier run that this one repeats, which colour what the memory keeps; in order.
+        turn: whoever uses the engine waits for its turn.
     """
 
     film: Film
@@ -72,8 +83,10 @@ class Player:
     sampling: Sampling
     policy: str
     choice: Choice
+    past: deque[Remembered] = field(default_factory=deque)
+    turn: Callable[[], AbstractContextManager[Any]] = nullcontext
 
-    def play(self, questions: Sequence[TimedQuestion], to_the_end: bool = True) -> Iterator[Event]:
+    def play(self, questions: Sequence[TimedQuestion], to_the_end: bool = True) -> Generator[Event, None, None]:
         """Play the film; each question, in the order of their times, is put before the first frame later than its time.
 
         Args:
@@ -86,33 +99,44 @@ class Player:
         for question in questions:
             self.engine.check_question(question.text)
         waiting = deque(questions)
-        with closing(self.film.frames()) as frames:
+        newest_s = self.engine.now_s
+        with closing(self.film.frames(-math.inf if newest_s is None else newest_s)) as frames:
             for frame in frames:
                 while waiting and self._passed(waiting[0].time_s, frame.time_s):
                     yield from self._ask_timed(waiting.popleft())
                 if not (waiting or to_the_end):
                     break
-                chunk = self.engine.push(frame)
+                chunk = self._push(frame)
                 yield Seen(frame.time_s)
                 if chunk:
                     yield chunk
         yield from self._ask_at_the_end(waiting)
         yield from map(Warned, self.film.source.report.notices)
+        if to_the_end:
+            yield Ended()
 
-    def ask(self, question: str, at_s: float | None = None) -> Iterator[Event]:
+    def ask(self, question: str, at_s: float | None = None) -> Generator[Event, None, None]:
         """Ask about the newest frame, or about `at_s` as its time; raises as `StreamEngine.ask`."""
-        engine, now_s = self.engine, self.engine.now_s
-        assert now_s is not None  # `play` has checked that there is a frame
-        at_s = now_s if at_s is None else at_s
-        yield Asking(question, at_s, now_s, engine.visual_tokens, engine.cache.top_position - 1)
-        with closing(engine.ask(question, self.sampling)) as pieces:
-            yield from pieces
+        engine = self.engine
+        with self.turn():
+            now_s = engine.now_s
+            assert now_s is not None  # `play` has checked that there is a frame
+            at_s = now_s if at_s is None else at_s
+            yield Asking(question, at_s, now_s, engine.frames_seen, engine.visual_tokens, engine.cache.top_position - 1)
+            with closing(engine.ask(question, self.sampling)) as pieces:
+                yield from pieces
+
+    def _push(self, frame: Frame) -> ChunkEncoded | None:
+        with self.turn():
+            while self.past and self.past[0].frames <= self.engine.frames_seen:
+                self.engine.last_exchange = self.past.popleft().exchange
+            return self.engine.push(frame)
 
     def _passed(self, time_s: float, next_s: float) -> bool:
         """Whether the moment is over before the next frame; the first frame answers for all before it."""
         return self.engine.now_s is not None and next_s - time_s > _HALF_MILLISECOND_S
 
-    def _ask_timed(self, question: TimedQuestion) -> Iterator[Event]:
+    def _ask_timed(self, question: TimedQuestion) -> Generator[Event, None, None]:
         now_s = self.engine.now_s
         assert now_s is not None
         if now_s - question.time_s > _HALF_MILLISECOND_S:
@@ -122,7 +146,7 @@ class Player:
         late = math.isinf(question.time_s)
         yield from self.ask(question.text, now_s if late else max(now_s, question.time_s))
 
-    def _ask_at_the_end(self, waiting: Sequence[TimedQuestion]) -> Iterator[Event]:
+    def _ask_at_the_end(self, waiting: Sequence[TimedQuestion]) -> Generator[Event, None, None]:
         if self.engine.now_s is None:
             raise UsageError("no frame lies between --start and --end", "move them apart, or give a higher --fps")
         early = self.film.source.report.ended_early

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
 from hermes import __version__
-from hermes.events import Answer, ChunkEncoded
+from hermes.events import Answer, ChunkEncoded, Moment
 from hermes.timecode import format_time
 from hermes_cli.player import Asking, Player
 from hermes_cli.tally import Tally
@@ -51,7 +52,8 @@ def chunk(event: ChunkEncoded) -> Record:
 def answer(player: Player, asking: Asking, text: str, answered: Answer | None, waiting: int) -> Record:
     """A question and its answer; without the `answered` event it was cancelled there.
 
-    `kv.tokens` are those of whole chunks; the `waiting` frames of the next chunk were seen too.
+    `evidence` is that of the text that came. `kv.tokens` are those of whole chunks; the `waiting` frames of the next chunk
+    were seen too.
     """
     return {
         "type": "answer",
@@ -63,6 +65,7 @@ def answer(player: Player, asking: Asking, text: str, answered: Answer | None, w
         "question": asking.question,
         "answer": text,
         "finish_reason": answered.finish_reason if answered else "cancelled",
+        "evidence": _evidence(answered.evidence if answered else player.engine.evidence),
         "input_tokens": answered.question_tokens if answered else None,
         "output_tokens": answered.answer_tokens if answered else None,
         "kv": {
@@ -80,6 +83,32 @@ def answer(player: Player, asking: Asking, text: str, answered: Answer | None, w
     }
 
 
+def logged_answer(asking: Asking, answered: Answer, remembered: bool = True) -> Record:
+    """An answer in a session's log. Question and answer stand there as the memory takes them in.
+
+    Args:
+        remembered: whether it colours what the memory keeps from here on.
+    """
+    return {
+        "type": "answer",
+        "at": asking.at_s,
+        "at_text": format_time(asking.at_s),
+        "frame_pts": asking.frame_s,
+        "frames": asking.frames,
+        "question": answered.question,
+        "answer": answered.text,
+        "finish_reason": answered.finish_reason,
+        "evidence": _evidence(answered.evidence),
+        "remembered": remembered,
+        "created": _now(),
+    }
+
+
+def stopped(player: Player) -> Record:
+    """The end of a run in a session's log: how far it came."""
+    return {"type": "stop", "at": player.engine.now_s, "frames": player.engine.frames_seen, "created": _now()}
+
+
 def warning(message: str) -> Record:
     """Something the user should know."""
     return {"type": "warning", "message": message}
@@ -92,6 +121,10 @@ def end(tally: Tally) -> Record:
 
 def _model(player: Player) -> Record:
     return {"model": player.engine.model.name, "revision": player.engine.model.revision}
+
+
+def _evidence(moments: Sequence[Moment]) -> list[Record]:
+    return [{"start": moment.start_s, "end": moment.end_s, "share": moment.share} for moment in moments]
 
 
 def _now() -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
 from rich.console import Console
 
-from hermes.events import Answer, ChunkEncoded
+from hermes.events import Answer, ChunkEncoded, Moment
 from hermes.timecode import format_time
 from hermes_cli.failures import Failure
 from hermes_cli.options import OutputOptions
@@ -54,6 +55,7 @@ class Screen:
             case Asking():
                 self._announce(event)
             case Answer():
+                self._say_evidence(event.evidence)
                 self.detail(_timing(event))
             case Warned():
                 self.warn(event.message)
@@ -93,6 +95,11 @@ class Screen:
         if not self._typing:
             self.note(f"[{format_time(asking.at_s)}] {' '.join(asking.question.split())}")
 
+    def _say_evidence(self, moments: Sequence[Moment]) -> None:
+        """Where somebody reads along; logs have it in their JSON."""
+        if moments and (self._console.is_terminal or verbose()):
+            self.note(f"drew on {', '.join(map(_moment, moments))}")
+
     @property
     def _draws(self) -> bool:
         return self._console.is_terminal and self._options.progress == "auto" and not self._options.quiet
@@ -113,3 +120,14 @@ def _make_console(color: str) -> Console:
 def _timing(answer: Answer) -> str:
     speed = f", then {1000 / answer.tpot_ms:.1f} tokens/s" if answer.tpot_ms else ""
     return f"{answer.question_tokens} tokens read, first of {answer.answer_tokens} after {answer.ttft_ms:.0f} ms{speed}"
+
+
+def _moment(moment: Moment) -> str:
+    """`00:10-00:19 (62 %)`; one time where only the newest frame counts."""
+    times = dict.fromkeys(_whole_second(second) for second in (moment.start_s, moment.end_s))
+    return f"{'-'.join(times)} ({100 * moment.share:.0f} %)"
+
+
+def _whole_second(seconds: float) -> str:
+    """`MM:SS`, with hours in front where there are any."""
+    return format_time(math.floor(seconds)).removesuffix(".000").removeprefix("00:")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 
 import typer
 
-from hermes.config import MemoryConfig, Sampling
 from hermes.errors import PartialError, ResourceError
 from hermes_cli.answers import Answers, make_answers
 from hermes_cli.failures import describe
-from hermes_cli.film import Film
-from hermes_cli.knobs import given
-from hermes_cli.loading import choose_checkpoint, fetch_checkpoint, load_player
-from hermes_cli.options import Settings
+from hermes_cli.options import OutputOptions
 from hermes_cli.player import Event, Player
 from hermes_cli.questions import TimedQuestion
 from hermes_cli.screen import Screen
@@ -30,11 +25,15 @@ class Viewing:
         player: plays it and answers.
         answers: writes to standard output.
         screen: writes to standard error.
+
+    Attributes:
+        saved: keeps each event, if anything does.
     """
 
     def __init__(self, player: Player, answers: Answers, screen: Screen) -> None:
         self.player, self.answers, self.screen = player, answers, screen
-        self.tally = Tally()
+        self.tally = Tally(at=player.engine.now_s, visual_tokens=max(player.engine.visual_tokens))
+        self.saved: Callable[[Event], None] = lambda event: None
         answers.start(player, self.tally)
 
     def play(self, questions: Sequence[TimedQuestion], to_the_end: bool = True) -> None:
@@ -72,12 +71,14 @@ class Viewing:
         if self.player.film.source.report.ended_early:
             raise typer.Exit(PartialError.exit_code)
 
-    def _show(self, events: Iterable[Event]) -> None:
+    def _show(self, events: Generator[Event, None, None]) -> None:
         try:
-            for event in events:
-                self.tally.add(event)
-                self.answers.show(event)
-                self.screen.show(event, self.tally)
+            with closing(events):  # whatever happens, the memory is free again
+                for event in events:
+                    self.tally.add(event)
+                    self.answers.show(event)
+                    self.screen.show(event, self.tally)
+                    self.saved(event)
         except (KeyboardInterrupt, SystemExit):
             self.answers.interrupt()
             raise
@@ -87,26 +88,11 @@ class Viewing:
 
 
 @contextmanager
-def viewing(film: Film, config: MemoryConfig, settings: Settings) -> Iterator[Viewing]:
-    """Load the model for a film; the terminal is left as it was.
-
-    Raises:
-        UsageError: a decoding setting is out of range.
-        ModelError: the model cannot be fetched or loaded.
-    """
-    sampling = Sampling(**given(settings.answering))
-    screen, shown = Screen(settings.output), settings.output
-    with screen.busy("choosing the model"):
-        choice = choose_checkpoint(settings.model)
-    bars = sys.stderr.isatty() and shown.progress == "auto" and not shown.quiet
-    fetch_checkpoint(choice, screen.note, bars)
-    with screen.busy("loading the model"):
-        player = load_player(film, config, sampling, settings, choice)
-    if choice.note:
-        screen.note(choice.note)
-    if settings.model.quant != "none":
-        screen.note(str(player.engine.model.weights))
+def viewing(make_player: Callable[[Screen], Player], output: OutputOptions) -> Iterator[Viewing]:
+    """Get a player ready to be watched; the terminal is left as it was. Raises as `make_player`."""
+    screen = Screen(output)
+    player = make_player(screen)
     try:
-        yield Viewing(player, make_answers(shown), screen)
+        yield Viewing(player, make_answers(output), screen)
     finally:
         screen.close()

@@ -19,6 +19,12 @@ def _deterministic() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def _own_state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees sessions of another, or of the user."""
+    monkeypatch.setenv("HERMES_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+
+
 @pytest.fixture
 def stock() -> tuple[Any, Any]:
     """A plain transformers LLaVA-OneVision and its processor, untouched."""

@@ -72,7 +72,7 @@ def llava_onevision(layers: int = 4, max_positions: int = 2048) -> tuple[Any, An
         image_size=24, patch_size=4, vision_use_head=False,
     )  # fmt: skip
     text = Qwen2Config(
-        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=layers, num_attention_heads=4,
+        vocab_size=VOCABULARY, hidden_size=64, intermediate_size=128, num_hidden_layers=layers, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=max_positions, eos_token_id=2, bos_token_id=None, pad_token_id=0,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, tie_word_embeddings=False,
     )  # fmt: skip
@@ -118,7 +118,7 @@ _QWEN_VISION = {
     "patch_size": 4, "spatial_merge_size": 2, "temporal_patch_size": 2,
 }  # fmt: skip
 _QWEN_TEXT = {
-    "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+    "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4,
     "num_key_value_heads": 2, "eos_token_id": 2, "bos_token_id": None, "pad_token_id": 0,
 }  # fmt: skip
 _QWEN_IDS = {
@@ -156,8 +156,8 @@ FAMILIES: dict[str, Callable[..., tuple[Any, Any]]] = {
 
 
 def write(family: str, folder: Path) -> None:
-    """Save a random checkpoint of `family` in `folder`."""
-    model, processor = FAMILIES[family]()
+    """Save a random checkpoint of `family` in `folder`, with positions for the default budget."""
+    model, processor = FAMILIES[family](max_positions=32768)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
 

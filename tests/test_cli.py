@@ -36,7 +36,7 @@ from hermes.sources import open_source
 from hermes.tiny import checkpoint_folder
 from hermes.tiny.clip import write_clip
 from hermes.tiny.world import RandomSource, make_video
-from hermes_cli import options, terminal, viewing
+from hermes_cli import options, terminal
 from hermes_cli.__main__ import main as entry_point
 from hermes_cli.answers import Answers, StreamedAnswers
 from hermes_cli.app import main
@@ -259,7 +259,8 @@ def failing(error: BaseException) -> Callable[..., Any]:
 
 
 def test_out_of_memory_names_three_settings_that_help(run: Run, film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewing, "load_player", failing(torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB.\nMore")))
+    error = torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB.\nMore")
+    monkeypatch.setattr("hermes_cli.commands.ask.load_player", failing(error))
     done = run("ask", film, "what")
     assert (done.code, len(done.err.splitlines())) == (5, 2)
     assert all(word in done.err for word in ("Tried 2 GiB.", "--budget", "--chunk", "--quant"))
@@ -290,7 +291,7 @@ def test_out_of_memory_leaves_what_was_seen_to_be_asked_about(
 def test_a_bug_is_one_line_and_its_traceback_is_for_those_who_ask(
     run: Run, film: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(viewing, "load_player", failing(ZeroDivisionError("oh\nno")))
+    monkeypatch.setattr("hermes_cli.commands.ask.load_player", failing(ZeroDivisionError("oh\nno")))
     done = run("ask", film, "what")
     assert (done.code, done.err.splitlines()[0]) == (1, "error: unexpected ZeroDivisionError: oh")
     assert "Traceback" not in done.err
@@ -334,7 +335,7 @@ def test_an_answer_cannot_steer_the_terminal_and_streams_to_the_same_text(
 ) -> None:
     answers = form()
     for _ in range(2):
-        answers.show(Asking("?", 1.0, 1.0, (4,), 9.0))
+        answers.show(Asking("?", 1.0, 1.0, 2, (4,), 9.0))
         for piece in (" \n", "\x1b", "[31m[b]red", " ", "\x07\r ", "ring\n", "\x9b2Jtwo", "\n "):
             answers.show(AnswerDelta(piece))
         answers.show(Answer("?", "", 1.0, "stop", 1, 1, 1.0, None))
@@ -344,7 +345,7 @@ def test_an_answer_cannot_steer_the_terminal_and_streams_to_the_same_text(
 def test_a_streamed_answer_that_fails_ends_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     answers = StreamedAnswers()
     for text in ("A red", "A blue ring"):
-        answers.show(Asking("?", 1.0, 1.0, (4,), 9.0))
+        answers.show(Asking("?", 1.0, 1.0, 2, (4,), 9.0))
         answers.show(AnswerDelta(text))
         answers.abandon()
     assert capsys.readouterr().out == "A red\nA blue ring\n"
@@ -400,6 +401,7 @@ def test_every_setting_that_is_given_reaches_the_run(run: Run, film: Path) -> No
         "2",
         "--seed",
         "5",
+        "--no-evidence",
     ]
     window = [
         "--start",
@@ -420,6 +422,7 @@ def test_every_setting_that_is_given_reaches_the_run(run: Run, film: Path) -> No
     assert start["memory"] == json.loads(json.dumps(vars(expected)))
     assert start["sampling"] == {
         "max_new_tokens": 1, "temperature": 0.5, "top_p": 0.9, "repetition_penalty": 2.0, "seed": 5,
+        "evidence": False,
     }  # fmt: skip
     assert {key: start[key] for key in ("start", "end", "fps", "dtype", "device", "policy")} == {
         "start": 2.0, "end": 10.0, "fps": 2.0, "dtype": "bfloat16", "device": "cpu", "policy": "full",
@@ -457,13 +460,14 @@ def test_a_process_without_a_terminal_writes_no_noise_and_a_signal_loses_no_answ
     kinds = [record["type"] for record in records]
     assert kinds == ["start", "answer", "chunk", "answer"]
     assert [records[1]["question"], records[3]["question"]] == ["Où ça?", "Qué hay?"]
-    note, *lines = (tmp_path / "err").read_text(encoding="ascii").splitlines()
+    note, *lines, session = (tmp_path / "err").read_text(encoding="ascii").splitlines()
     assert note.startswith("using the small model of this package, which knows coloured shapes only; for real videos: -m ")
     assert lines == [
         r"[00:00:02.000] O\xf9 \xe7a?",
         "6 frames in 1 chunk and 2 waiting, 16 visual tokens held",
         r"[00:00:05.000] Qu\xe9 hay?",
     ]
+    assert session.startswith("session ")
 
 
 def test_a_signal_that_the_caller_ignores_stays_ignored(film: Path) -> None:
@@ -530,9 +534,10 @@ def test_a_terminal_gets_a_bar_and_a_prompt(film: Path) -> None:
     assert screen.rindex(b"\x1b[?25h") > screen.rindex(b"\x1b[?25l")  # the cursor is back
     assert screen.endswith(b"hermes 00:00:15 >>> ")
     os.write(controller, b"What is on screen?\n")
-    [echo, answer, prompt] = read_until(controller, b">>> ").splitlines()
+    [echo, answer, drew, prompt] = read_until(controller, b">>> ").splitlines()
     assert (echo, prompt) == (b"What is on screen?", b"hermes 00:00:15 >>> ")
     assert answer.endswith(b".")
+    assert b"drew on 00:" in drew
     os.write(controller, b"half a question\x03")
     assert b"Use Ctrl+D or /bye to exit." in read_until(controller, b">>> ")
     os.write(controller, b"\x04")

@@ -120,7 +120,7 @@ def test_unrotating_undoes_rotation_even_when_the_embedding_scales_it() -> None:
 def test_rotation_equals_the_models_own(model: VideoModel) -> None:
     positions = torch.tensor([[[0.0, 7.0, 1999.0]]])
     cos, sin = model.cos_sin(positions)
-    vectors = torch.randn(1, 2, 3, 8)
+    vectors = torch.randn(1, 2, 3, cos.shape[-1])
     _, expected = apply_rotary_pos_emb(vectors, vectors, cos, sin)
     torch.testing.assert_close(rotate(vectors, cos, sin), expected)
 

@@ -277,9 +277,16 @@ def test_the_cache_folder_that_cannot_be_written_says_how_to_choose_another(
 
 
 def test_the_model_that_would_be_used_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HERMES_MODEL", "ov-0.5b")
-    (finding,) = look("would use")
-    assert (finding.state, finding.facts["alias"]) == ("ok", "ov-0.5b")
+    for named, step in {
+        "ov-0.5b": "hf download",
+        "ov-72b": "does not fit",
+        "a/b": "hf download",
+        "/tmp": "no config",
+    }.items():
+        monkeypatch.setenv("HERMES_MODEL", named)
+        (finding,) = look("would use")
+        assert finding.state == "note"
+        assert step.replace("no config", "config.json is missing") in finding.next_step
     monkeypatch.setenv("HERMES_MODEL", "ov-0.6b")
     (finding,) = look("would use")
     assert (finding.state, finding.exit_code) == ("problem", 0)

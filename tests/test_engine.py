@@ -303,17 +303,26 @@ def test_pictures_and_times_that_make_no_sense_are_refused(model: VideoModel) ->
     engine = engine_for(model)
     engine.push(noise_frames(2)[1])
     good = noise_frames(1)[0].rgb
-    for time_s, rgb in ((0.0, good), (float("nan"), good), (2.0, good[:0]), (2.0, good[..., 0]), (2.0, good / 255)):
+    for time_s, rgb in (
+        (0.0, good),
+        (float("nan"), good),
+        (float("inf"), good),
+        (2.0, good[:0]),
+        (2.0, good[..., 0]),
+        (2.0, good / 255),
+    ):
         with pytest.raises(UsageError):
             engine.push(Frame(time_s, rgb))  # type: ignore[arg-type]
     assert engine.now_s == 1.0
 
 
-def test_a_memory_of_another_prompt_is_not_taken_over(model: VideoModel) -> None:
+def test_a_memory_of_another_prompt_or_configuration_is_not_taken_over(model: VideoModel) -> None:
     state = engine_for(model).snapshot()
-    other = StreamEngine(model, MemoryConfig.preset("paper"), prompt_style="released")
-    with pytest.raises(UsageError, match="another model or prompt"):
-        other.restore(state)
+    others = [engine_for(model, chunk_frames=3), engine_for(model, "fifo")]
+    others.append(StreamEngine(model, others[0].config, prompt_style="released"))
+    for other in others:
+        with pytest.raises(UsageError, match="another model, prompt or memory configuration"):
+            other.restore(state)
 
 
 def test_two_engines_on_one_model_do_not_disturb_each_other_in_threads(model: VideoModel) -> None:

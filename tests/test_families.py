@@ -202,7 +202,7 @@ def test_fractions_of_a_position_survive_renumbering() -> None:
     policy=st.sampled_from(["hermes", "fifo"]),
     reindex=st.sampled_from(["lazy", "eager"]),
     chunk_patches=st.integers(1, 3),
-    gaps=st.lists(st.floats(0.1, 12.0), min_size=16, max_size=24),
+    gaps=st.lists(st.floats(0.1, 12.0) | st.just(10**5), min_size=16, max_size=24),
     chunk_positions=st.sampled_from(["continue", "restart"]),
 )
 def test_no_position_ever_passes_the_models_range(
@@ -220,7 +220,7 @@ def test_no_position_ever_passes_the_models_range(
     model._stage = watched_stage  # type: ignore[method-assign]
     engine = engine_for(
         model, policy, reindex=reindex, chunk_frames=2 * chunk_patches, budget=40, position_room=80,
-        reindex_margin=0, chunk_positions=chunk_positions,
+        reindex_margin=0, chunk_positions=chunk_positions, longest_gap_s=15.0,
     )  # fmt: skip
     for time_s, frame in zip(np.cumsum(gaps), noise_frames(len(gaps), width=24, height=16), strict=True):
         engine.push(Frame(float(time_s), frame.rgb))
@@ -259,6 +259,22 @@ def test_a_question_between_two_frames_of_a_pair_reads_the_first_twice_as_stock_
 def test_chunks_that_would_cut_a_pair_are_refused(family: str) -> None:
     with pytest.raises(UsageError, match="joins every 2"):
         engine_for(tiny(family), chunk_frames=3)
+
+
+@pytest.mark.parametrize("seconds", [int, np.float64])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_times_may_be_any_kind_of_number(family: str, seconds: Any) -> None:
+    engine = engine_for(tiny(family))
+    watch(engine, [Frame(seconds(index), frame.rgb) for index, frame in enumerate(noise_frames(4))])
+    assert answer(engine).answer_tokens > 0
+
+
+def test_a_long_gap_takes_no_more_positions_than_the_longest() -> None:
+    engine = engine_for(tiny("qwen2_5_vl"), "full", chunk_frames=2, longest_gap_s=10.0)
+    for time_s in (0, 1, 2, 3, 5000, 5001, 5002, 5003):
+        engine.push(Frame(float(time_s), noise_frames(1)[0].rgb))
+    times = torch.unique(engine.cache.layers[0].positions[0, engine.prefix : engine.cache.layers[0].length])
+    assert (times - engine.prefix).tolist() == [0, 4, 2 * (3 + 10), 2 * (3 + 10 + 2)]
 
 
 @pytest.mark.parametrize("family", QWEN)

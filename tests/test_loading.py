@@ -36,40 +36,27 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A random checkpoint of a family, written once; its layers are wide enough for 4 bits."""
+    """A random checkpoint of a family, written once."""
     root = tmp_path_factory.mktemp("checkpoints")
 
     def folder(family: str) -> Path:
         if not (root / family).exists():
-            model, processor = make_tiny.FAMILIES[family]()
-            config = widened(model.config)
-            model = type(model)(config)
-            with torch.no_grad():
-                for name, parameter in model.named_parameters():
-                    if "norm" not in name:
-                        parameter.normal_(0, 0.1)
-            model.save_pretrained(root / family)
-            processor.save_pretrained(root / family)
+            make_tiny.write(family, root / family)
         return root / family
 
     return folder
 
 
-def widened(config: Any) -> Any:
-    """A configuration with a text model of 128 numbers a token."""
-    text = config.get_text_config()
+def skeleton(family: str) -> Any:
+    """A model without weights, as loading makes it before it reads any."""
+    config = make_tiny.FAMILIES[family]()[0].config
+    text = config.get_text_config()  # wider, so that layers count for more than the vocabulary
     text.hidden_size = text.intermediate_size = 128
     text.num_attention_heads, text.num_key_value_heads = 8, 4
     if hasattr(config.vision_config, "out_hidden_size"):
         config.vision_config.out_hidden_size = 128
-    return config
-
-
-def skeleton(family: str) -> Any:
-    """A model without weights, as loading makes it before it reads any."""
-    model, _ = make_tiny.FAMILIES[family]()
     with torch.device("meta"):
-        return AutoModelForImageTextToText.from_config(widened(model.config), dtype=torch.bfloat16)
+        return AutoModelForImageTextToText.from_config(config, dtype=torch.bfloat16)
 
 
 def halves(model: Any) -> dict[str, int]:
@@ -94,7 +81,7 @@ def stream(model: VideoModel) -> tuple[str, dict[str, Tensor]]:
 def test_a_saved_checkpoint_loads_and_an_unknown_one_says_why(tmp_path: Path) -> None:
     make_tiny.write("llava_onevision", tmp_path / "model")
     loaded = load_model(tmp_path / "model", device="cpu")
-    assert (loaded.layers, loaded.max_positions, loaded.chunk_size(2, 640, 480).tokens) == (4, 2048, 18)
+    assert (loaded.layers, loaded.max_positions, loaded.chunk_size(2, 640, 480).tokens) == (4, 32768, 18)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError, match=r"not a usable checkpoint folder"):
         load_model(tmp_path / "empty", device="cpu")
@@ -146,6 +133,9 @@ def test_unreadable_weights_and_templates_are_a_models_fault(tmp_path: Path) -> 
         load_model(tmp_path, device="cpu").prompt("template")
     (tmp_path / "chat_template.jinja").write_text(template)
     (tmp_path / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(ModelError, match=r"do not fit its config.json: 43 bytes"):
+        load_model(tmp_path, device="cpu")
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 10**6)
     with pytest.raises(ModelError, match="not a usable checkpoint folder"):
         load_model(tmp_path, device="cpu")
 
@@ -211,7 +201,10 @@ def test_bitsandbytes_that_is_missing_or_cannot_compute_here_is_named(
 
 def test_layers_too_narrow_for_4_bits_on_a_cpu_are_named(tmp_path: Path) -> None:
     make_tiny.write("llava_onevision", tmp_path)
-    with pytest.raises(ModelError, match=r"multiples of 64 x 32; model.language_model.layers.0.mlp.down_proj has 48 x 32"):
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["text_config"]["intermediate_size"] = 48
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"multiples of 64 x 32; model.language_model.layers.0.mlp.down_proj has 48 x 64"):
         load_model(tmp_path, device="cpu", quant="4bit")
 
 
@@ -286,7 +279,7 @@ def known(alias: str) -> KnownModel:
 
 @families
 def test_a_models_size_is_that_of_its_tensors(folders: Callable[[str], Path], family: str) -> None:
-    size = size_of(skeleton(family))
+    size = size_of(make_tiny.FAMILIES[family]()[0])
     whole = load_model(folders(family), device="cpu", dtype="bf16")
     assert size.weight_bytes("bf16") == sum(weight.numel() * 2 for weight in whole.model.parameters())
     eight = load_model(folders(family), device="cpu", dtype="bf16", quant="8bit").model

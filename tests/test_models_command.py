@@ -127,13 +127,18 @@ def hermes(hub: Hub | None, *arguments: str | Path, **environment: str) -> subpr
     )  # fmt: skip
 
 
-def put(folder: Path, hub_id: str, files: Sequence[str], shards: Sequence[str] = ()) -> None:
+PROCESSOR = ("tokenizer.json", "tokenizer_config.json", "preprocessor_config.json")
+
+
+def put(
+    folder: Path, hub_id: str, files: Sequence[str], shards: Sequence[str] = (), beside: Sequence[str] = PROCESSOR
+) -> None:
     """A model in the cache, as a download leaves it."""
     snapshot = folder / f"models--{hub_id.replace('/', '--')}" / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)
     (snapshot.parents[1] / "refs").mkdir()
     (snapshot.parents[1] / "refs" / "main").write_text(COMMIT)
-    for name in files:
+    for name in (*files, *beside):
         (snapshot / name).write_text("{}")
     if shards:
         index = {"weight_map": {f"layer{number}": name for number, name in enumerate(shards)}}
@@ -174,7 +179,7 @@ def test_a_machine_without_a_gpu_runs_the_two_smallest_in_float32(room: Any, cap
     assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()[1:10]] == ["no"] * 7 + ["fp32", "fp32"]
 
 
-def test_a_model_counts_as_cached_when_configuration_and_all_weights_are_there(tmp_path: Path) -> None:
+def test_a_model_counts_as_cached_when_everything_is_there(tmp_path: Path) -> None:
     folder = tmp_path / "hub"
     assert cached("a/none") is None
     put(folder, "a/whole", ["config.json", "model.safetensors"])
@@ -183,7 +188,14 @@ def test_a_model_counts_as_cached_when_configuration_and_all_weights_are_there(t
     put(folder, "a/begun", ["config.json"])
     put(folder, "a/bare", ["model.safetensors"])
     put(folder, "a/broken", ["config.json", "model.safetensors.index.json"])
-    found = {name for name in ("whole", "sharded", "half", "begun", "bare", "broken") if cached(f"a/{name}")}
+    for missing in PROCESSOR:
+        rest = [name for name in PROCESSOR if name != missing]
+        put(folder, f"a/no-{missing}", ["config.json", "model.safetensors"], beside=rest)
+    put(folder, "a/odd", ["config.json"])
+    (folder / "models--a--odd" / "snapshots" / COMMIT / "model.safetensors.index.json").write_text('{"weight_map": [1]}')
+    put(folder, "a/bytes", ["config.json", "model.safetensors"])
+    (folder / "models--a--bytes" / "refs" / "main").write_bytes(b"\xff\xfe")
+    found = {path.name.removeprefix("models--a--") for path in folder.iterdir() if cached(path.name[8:].replace("--", "/"))}
     assert found == {"whole", "sharded"}
     assert cached("a/whole") == folder / "models--a--whole" / "snapshots" / COMMIT
 

@@ -28,7 +28,7 @@ def test_a_failing_command_changes_nothing_silently() -> None:
 
 def test_the_transcript_in_the_readme_is_what_the_demo_prints() -> None:
     text = Path(ROOT / "README.md").read_text(encoding="utf-8")
-    (demo,) = [match for match in MARKED.finditer(text) if "hermes watch" in match[2]]
+    demo = next(match for match in MARKED.finditer(text) if "hermes watch" in match[2])
     again = regenerate(demo[0])
     assert _without_shares(again) == _without_shares(demo[0])
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hermes.attention import ATTENTION_NAME, PromptProbe, register
+from hermes.attention import ATTENTION_NAME, AnswerProbe, PromptProbe, register
 from hermes.cache import Origin, SlabCache, SlabLayer
 from hermes.errors import ModelError, UsageError
 from hermes.frames import Frame
@@ -67,6 +67,7 @@ class VideoModel(ABC):
     """
 
     axes = 1  # position axes: 1 for plain rotary embedding, 3 for M-RoPE
+    positions_per_second = 0.0  # of the stream, in families whose positions tell the time
     frames_per_patch = 1  # frames that the vision tower joins into one; a chunk holds a multiple of them
 
     def __init__(self, model: Any, processor: Any, name: str, revision: str | None = None) -> None:
@@ -111,12 +112,12 @@ class VideoModel(ABC):
         return self.processor.tokenizer
 
     @abstractmethod
-    def embed_frames(self, frames: Sequence[Frame], first_frame: int, start_s: float) -> Tokens:
+    def embed_frames(self, frames: Sequence[Frame], first_frame: int, elapsed_s: Sequence[float]) -> Tokens:
         """Run the vision tower over a chunk.
 
         Args:
             first_frame: number of the chunk's first frame among the sampled frames of the stream.
-            start_s: time of the first frame of the stream.
+            elapsed_s: of each frame, seconds since the first frame of the stream, long gaps cut short.
         """
 
     @abstractmethod
@@ -170,7 +171,11 @@ class VideoModel(ABC):
         return SlabCache([SlabLayer(*size, self.dtype, device) for device in self.layer_devices])
 
     def forward(
-        self, tokens: Tokens, cache: SlabCache, shared_rotation: bool = False, probe: PromptProbe | None = None
+        self,
+        tokens: Tokens,
+        cache: SlabCache,
+        shared_rotation: bool = False,
+        probe: PromptProbe | AnswerProbe | None = None,
     ) -> Tensor:
         """Append tokens to the cache through the whole decoder.
 

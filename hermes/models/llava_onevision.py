@@ -53,7 +53,7 @@ class LlavaOnevision(VideoModel):
         numbers = range(first_frame, first_frame + frames)
         return replace(self.plain(embeds), origin=Origin.grid(numbers, self.grid, self.grid))
 
-    def embed_frames(self, frames: Sequence[Frame], first_frame: int, start_s: float) -> Tokens:
+    def embed_frames(self, frames: Sequence[Frame], first_frame: int, elapsed_s: Sequence[float]) -> Tokens:
         return self.embed_pixels(self.pixels(frames), first_frame)
 
     def end_of_video(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def load_model(source: str | Path, device: str = "auto", dtype: str = "auto", qu
     try:
         config, processor = _read_description(source)
         skeleton = _without_weights(config, precision)
+        _check_size(source, skeleton)
         quantisation = bitsandbytes_config(skeleton, quant, devices[0], precision)
         placed = device_map(skeleton, devices, quant, share=device != "auto")
         model, loading = _read_weights(source, dtype=precision, device_map=placed, quantization_config=quantisation)
@@ -73,6 +75,17 @@ def _without_weights(config: Any, precision: torch.dtype) -> Any:
         return AutoModelForImageTextToText.from_config(config, dtype=precision, trust_remote_code=False)
 
 
+def _check_size(source: str | Path, skeleton: Any) -> None:
+    """Refuse a configuration that describes a far larger model than there are weights, before memory is filled with it."""
+    described = sum(weight.numel() for weight in skeleton.parameters())
+    stored = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))  # 0 where they are still on the hub
+    if 0 < stored < described / 4:  # not even 2 bits a weight
+        raise ModelError(
+            f"the weights of {str(source)!r} do not fit its config.json: {stored} bytes for {described} parameters",
+            "download the checkpoint again",
+        )
+
+
 def _read_weights(source: str | Path, **how: Any) -> tuple[Any, dict[str, Any]]:
     """The model, each weight read straight to its device, and what transformers says about the weights."""
     load = AutoModelForImageTextToText.from_pretrained
@@ -101,5 +114,5 @@ def _unreadable(source: str | Path, error: Exception) -> ModelError:
         reason, hint = "is not a usable checkpoint folder", "it needs config.json, weights and the processor's files"
     else:
         reason, hint = "is not a folder and could not be fetched from the hub", f"try: hf download {source}"
-    first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return ModelError(f"model {str(source)!r} {reason}: {first_line}", hint)
+    told = textwrap.shorten(str(error), 300, placeholder=" ...") or type(error).__name__
+    return ModelError(f"model {str(source)!r} {reason}: {told}", hint)

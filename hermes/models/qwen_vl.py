@@ -34,11 +34,13 @@ class Patch:
     Attributes:
         frame: number of the first of them among the sampled frames of the stream.
         times_s: time of the first and of the last.
+        elapsed_s: of the first, seconds since the first frame of the stream, long gaps cut short.
         rows, columns: of tokens.
     """
 
     frame: int
     times_s: tuple[float, float]
+    elapsed_s: float
     rows: int
     columns: int
 
@@ -87,7 +89,7 @@ class QwenVL(VideoModel):
 
     def chunk_size(self, frames: int, width: int, height: int) -> ChunkSize:
         blank = Frame(0.0, np.zeros((height, width, 3), dtype=np.uint8))
-        (patch,) = self._patches([blank] * self.frames_per_patch, 0)[1]
+        (patch,) = self._patches([blank] * self.frames_per_patch, 0, [0.0] * self.frames_per_patch)[1]
         patches = math.ceil(frames / self.frames_per_patch)
         return ChunkSize(patches * patch.tokens, self._least_positions(patches, patch))
 
@@ -96,25 +98,27 @@ class QwenVL(VideoModel):
             return released(self.tokenizer, RELEASED_QWEN)
         return from_template(self.processor, self.processor.video_token)
 
-    def embed_frames(self, frames: Sequence[Frame], first_frame: int, start_s: float) -> Tokens:
-        inputs, patches = self._patches(frames, first_frame)
+    def embed_frames(self, frames: Sequence[Frame], first_frame: int, elapsed_s: Sequence[float]) -> Tokens:
+        inputs, patches = self._patches(frames, first_frame, elapsed_s)
         tower = self.model.model.visual
         output = self.model.get_video_features(
             inputs["pixel_values_videos"].to(tower.device, tower.dtype), inputs["video_grid_thw"].to(tower.device)
         )
         features = _joined(output.pooler_output).to(self.device, self.dtype)
         levels = [_joined(level).to(self.device, self.dtype) for level in getattr(output, "deepstack_features", None) or ()]
-        return self._arranged(patches, features, torch.stack(levels) if levels else None, start_s)
+        return self._arranged(patches, features, torch.stack(levels) if levels else None)
 
     @abstractmethod
-    def _arranged(self, patches: Sequence[Patch], features: Tensor, deepstack: Tensor | None, start_s: float) -> Tokens:
+    def _arranged(self, patches: Sequence[Patch], features: Tensor, deepstack: Tensor | None) -> Tokens:
         """Features (visual tokens, hidden) of the patches in the order and with the text in which the decoder reads them."""
 
     @abstractmethod
     def _least_positions(self, patches: int, patch: Patch) -> int:
         """Positions that a chunk of such patches takes at least."""
 
-    def _patches(self, frames: Sequence[Frame], first_frame: int) -> tuple[dict[str, Tensor], list[Patch]]:
+    def _patches(
+        self, frames: Sequence[Frame], first_frame: int, elapsed_s: Sequence[float]
+    ) -> tuple[dict[str, Tensor], list[Patch]]:
         """What the checkpoint's processor makes of the frames, one video for each run of frames of one size."""
         inputs: dict[str, list[Tensor]] = {"pixel_values_videos": [], "video_grid_thw": []}
         patches: list[Patch] = []
@@ -125,8 +129,9 @@ class QwenVL(VideoModel):
             _, rows, columns = (prepared["video_grid_thw"][0] // self._merge).tolist()
             for start in range(0, len(run), self.frames_per_patch):
                 group = run[start : start + self.frames_per_patch]
-                times_s = (group[0][1].time_s, group[-1][1].time_s)
-                patches.append(Patch(first_frame + group[0][0], times_s, rows, columns))
+                number, first = group[0]
+                times_s = (first.time_s, group[-1][1].time_s)
+                patches.append(Patch(first_frame + number, times_s, elapsed_s[number], rows, columns))
         return {name: torch.cat(tensors) for name, tensors in inputs.items()}, patches
 
     def _runs(self, frames: Sequence[Frame]) -> Iterator[list[tuple[int, Frame]]]:
@@ -161,10 +166,12 @@ class Qwen25VL(QwenVL):
     largest one.
     """
 
-    def _arranged(self, patches: Sequence[Patch], features: Tensor, deepstack: Tensor | None, start_s: float) -> Tokens:
-        per_second = self.model.config.vision_config.tokens_per_second
-        times = [per_second * (patch.times_s[0] - start_s) for patch in patches]
-        positions = [_grid(time, patch) for time, patch in zip(times, patches, strict=True)]
+    def __init__(self, model: Any, processor: Any, name: str, revision: str | None = None) -> None:
+        super().__init__(model, processor, name, revision)
+        self.positions_per_second = float(model.config.vision_config.tokens_per_second)
+
+    def _arranged(self, patches: Sequence[Patch], features: Tensor, deepstack: Tensor | None) -> Tokens:
+        positions = [_grid(self.positions_per_second * patch.elapsed_s, patch) for patch in patches]
         origins = [Origin.grid([patch.frame], patch.rows, patch.columns) for patch in patches]
         return Tokens(features, torch.cat(positions, dim=1), Origin.join(origins), in_video=True)
 
@@ -181,7 +188,7 @@ class Qwen3VL(QwenVL):
     column -1.
     """
 
-    def _arranged(self, patches: Sequence[Patch], features: Tensor, deepstack: Tensor | None, start_s: float) -> Tokens:
+    def _arranged(self, patches: Sequence[Patch], features: Tensor, deepstack: Tensor | None) -> Tokens:
         pieces = [piece for patch in patches for piece in self._pieces(patch)]
         ids = [token for piece in pieces for token in piece.ids]
         spans = [float(piece.positions.max()) + 1 for piece in pieces]
@@ -223,7 +230,7 @@ class Qwen3VL(QwenVL):
 
 def _grid(time: float, patch: Patch) -> Tensor:
     """(3, tokens) positions of a picture: its time, its rows and columns from 0 on."""
-    axes = (torch.tensor([time]), torch.arange(patch.rows).float(), torch.arange(patch.columns).float())
+    axes = (torch.tensor([float(time)]), torch.arange(patch.rows).float(), torch.arange(patch.columns).float())
     return torch.stack(torch.meshgrid(*axes, indexing="ij")).flatten(1)
 
 

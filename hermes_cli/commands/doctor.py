@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import shutil
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from hermes_cli.checks import CHECKS, Finding, examine
 from hermes_cli.options import OutputOptions
 from hermes_cli.screen import Screen
+from hermes_cli.tables import rendered
 from hermes_cli.terminal import clean, json_line, write_out
 
 Json = Annotated[bool, typer.Option("--json", help="Write one JSON object.")]
 
 _URGENCY = ("problem", "note", "ok")
-_UNBOUNDED = 10_000  # columns
 
 
 def doctor(json: Json = False) -> None:
@@ -46,10 +42,5 @@ def _report(findings: Sequence[Finding], usable: bool) -> str:
     for finding in sorted(findings, key=lambda finding: _URGENCY.index(finding.state)):
         text = finding.finding + (f"\nnext: {finding.next_step}" if finding.next_step else "")
         table.add_row(*(Text(clean(cell), overflow="fold") for cell in (finding.state, finding.check, text)))
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNBOUNDED
-    console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    with console.capture() as captured:
-        console.print(table)
-    lines = [line.rstrip() for line in captured.get().splitlines()]
     verdict = "hermes runs here." if usable else "hermes cannot run here: see the problems above."
-    return "\n".join([*lines, "", verdict, ""])
+    return f"{rendered(table)}\n{verdict}\n"

@@ -18,7 +18,7 @@ from hermes_cli.options import MethodOptions, ModelOptions
 from hermes_cli.terminal import json_line, write_out
 
 if TYPE_CHECKING:
-    from hermes.evals import Sample, ShapesTask
+    from hermes.evals import Accuracy, Sample, ShapesTask
 
 evaluations = typer.Typer(no_args_is_help=True, help="How often are answers right?")
 
@@ -27,6 +27,13 @@ Frames = Annotated[str, typer.Option(metavar="N,...", help="Lengths of the video
 Videos = Annotated[int, typer.Option(metavar="N", min=1, help="Videos of each length.")]
 Questions = Annotated[int, typer.Option(metavar="N", min=1, help="Questions about each video.")]
 Seed = Annotated[str, typer.Option(metavar="TEXT", help="Names the videos and questions.")]
+Evidence = Annotated[
+    bool,
+    typer.Option(
+        "--evidence",
+        help="Say how often a right answer about the past names the scene it is read from among the moments it drew on.",
+    ),
+]
 Output = Annotated[
     Literal["md", "json", "jsonl"],
     typer.Option(
@@ -45,6 +52,7 @@ def shapes(
     videos: Videos = 20,
     questions: Questions = 20,
     seed: Seed = "shapes",
+    evidence: Evidence = False,
     output: Output = "md",
 ) -> None:
     """Ask about videos of the embedded model's own world while they play; all policies meet the same questions.
@@ -65,9 +73,10 @@ def shapes(
                 write_out(json_line(asdict(sample)))
     if output == "json":
         settings = {"model": loaded.name, "memory": asdict(config), "videos": videos, "questions": questions, "seed": seed}
-        write_out(json_line({**settings, "results": list(_results(samples, names, lengths))}))
+        traced = {"evidence": list(_traced(samples, names, lengths))} if evidence else {}
+        write_out(json_line({**settings, "results": list(_results(samples, names, lengths)), **traced}))
     elif output == "md":
-        write_out(_table(samples, names, lengths))
+        write_out(_table(samples, names, lengths, evidence))
 
 
 def _names(policies: str) -> list[str]:
@@ -103,27 +112,43 @@ def _results(samples: Sequence[Sample], policies: Sequence[str], lengths: Sequen
         for policy in policies:
             for group in GROUPS:
                 result = accuracy(samples, group, length, policy)
-                low, high = result.interval
-                yield {
-                    "frames": length,
-                    "policy": policy,
-                    "group": group,
-                    "right": result.right,
-                    "total": result.total,
-                    "accuracy": result.share if result.total else None,
-                    "low": low,
-                    "high": high,
-                }
+                yield {"frames": length, "policy": policy, "group": group, **_counts(result)}
 
 
-def _table(samples: Sequence[Sample], policies: Sequence[str], lengths: Sequence[int]) -> str:
+def _traced(samples: Sequence[Sample], policies: Sequence[str], lengths: Sequence[int]) -> Iterator[dict[str, Any]]:
+    from hermes.evals import tracing  # noqa: PLC0415 - loads torch
+
+    for length in lengths:
+        for policy in policies:
+            result, by_chance = tracing(samples, length, policy)
+            yield {"frames": length, "policy": policy, **_counts(result), "chance": by_chance if result.total else None}
+
+
+def _counts(result: Accuracy) -> dict[str, Any]:
+    low, high = result.interval
+    return {
+        "right": result.right,
+        "total": result.total,
+        "accuracy": result.share if result.total else None,
+        "low": low,
+        "high": high,
+    }
+
+
+def _table(samples: Sequence[Sample], policies: Sequence[str], lengths: Sequence[int], evidence: bool) -> str:
     """Markdown: a row per length and policy, per cent right with the interval behind it."""
-    lines = ["| Frames | Policy | Realtime | Backward |", "|---|---|---|---|"]
+    columns = ["Frames", "Policy", "Realtime", "Backward", *(["Evidence", "By chance"] if evidence else [])]
+    lines = [_row(columns), "|" + "---|" * len(columns)]
     cells = [_cell(result) for result in _results(samples, policies, lengths)]
-    rows = [(length, policy) for length in lengths for policy in policies]
-    for (length, policy), realtime, backward in zip(rows, cells[::2], cells[1::2], strict=True):
-        lines.append(f"| {length} | {policy} | {realtime} | {backward} |")
+    for traced, realtime, backward in zip(_traced(samples, policies, lengths), cells[::2], cells[1::2], strict=True):
+        by_chance = f"{100 * traced['chance']:.1f} %" if traced["total"] else ""
+        named = [_cell(traced), by_chance] if evidence else []
+        lines.append(_row([str(traced["frames"]), traced["policy"], realtime, backward, *named]))
     return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _cell(result: dict[str, Any]) -> str:

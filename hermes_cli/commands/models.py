@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from hermes.catalog import CATALOG, PRECISIONS, TINY, KnownModel
 from hermes_cli.choosing import Room
 from hermes_cli.hub import cached
 from hermes_cli.options import CacheFolder
+from hermes_cli.tables import rendered, short
 from hermes_cli.terminal import json_line, write_out
-
-_PIPED_WIDTH = 1000  # so that nothing is cut or wrapped where no terminal sets a width
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object a line; sizes are in bytes.")]
 
@@ -56,33 +53,21 @@ def _table(records: list[dict[str, Any]], room: Room) -> str:
         table.add_column(heading)
     for record in records:
         table.add_row(*_cells(record))
-    piped = not sys.stdout.isatty()
-    console = Console(
-        force_terminal=not piped, width=_PIPED_WIDTH if piped else None, highlight=False, markup=False, emoji=False
-    )
-    with console.capture() as captured:
-        console.print(table)
-    lines = [line.rstrip() for line in captured.get().splitlines()] if piped else captured.get().splitlines()
-    return "\n".join([*lines, "", _machine(room), ""])
+    return f"{rendered(table)}\n{_machine(room)}\n"
 
 
 def _cells(record: dict[str, Any]) -> Iterator[str]:
     yield record["alias"]
     yield record["model"] or "in this package"
-    yield _short(record["parameters"], ("B", "M"))
-    yield _short(record["disk_bytes"])
+    yield short(record["parameters"], ("B", "M"))
+    yield short(record["disk_bytes"])
     yield f"up to {record['frame_tokens']}" if record["frame_tokens_vary"] else str(record["frame_tokens"])
-    yield from (_short(record["memory_bytes"][precision]) for precision in ("bf16", "8bit", "4bit"))
+    yield from (short(record["memory_bytes"][precision]) for precision in ("bf16", "8bit", "4bit"))
     yield "yes" if record["cached"] else "no"
     yield ", ".join(record["fits"]) or "no"
 
 
 def _machine(room: Room) -> str:
     """What the last column is about."""
-    found = [f"{accelerator.label} with {_short(accelerator.total_bytes)}" for accelerator in room.accelerators]
-    return f"This machine: {', '.join(found) or f'no GPU, {_short(room.host_bytes)} of memory'}."
-
-
-def _short(number: int, units: tuple[str, str] = ("GB", "MB")) -> str:
-    """`16.6 GB`, `4.2 MB`: a decimal unit, as sizes of models and files are given."""
-    return f"{number / 1e9:.1f} {units[0]}" if number >= 1e8 else f"{number / 1e6:.1f} {units[1]}"
+    found = [f"{accelerator.label} with {short(accelerator.total_bytes)}" for accelerator in room.accelerators]
+    return f"This machine: {', '.join(found) or f'no GPU, {short(room.host_bytes)} of memory'}."

@@ -1,0 +1,90 @@
+"""The log of a session: JSON Lines that are only ever appended to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes.sessions.files import open_private, write_all
+
+
+@dataclass(frozen=True)
+class Log:
+    """What could be read of a log; iterating gives the records.
+
+    Attributes:
+        path: of the file; damaged lines are still in it.
+        damaged: number of lines that hold no record.
+    """
+
+    path: Path
+    records: tuple[dict[str, Any], ...]
+    damaged: int = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.records)
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        """The records of answers, by the moment of the video that they are about."""
+        return sorted((record for record in self.records if _is_answer(record)), key=lambda record: float(record["at"]))
+
+    @property
+    def notice(self) -> str | None:
+        """What a user should know about damage; None where there is none."""
+        if not self.damaged:
+            return None
+        kept = "1 damaged line is" if self.damaged == 1 else f"{self.damaged} damaged lines are"
+        total = len(self.records) + self.damaged
+        return f"recovered {len(self.records)} of {total} entries; {kept} kept in {self.path}"
+
+
+def _is_answer(record: dict[str, Any]) -> bool:
+    texts = (record.get("question"), record.get("answer"))
+    return record.get("type") == "answer" and _is_number(record.get("at")) and all(isinstance(text, str) for text in texts)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12  # False for NaN
+
+
+def append_record(path: Path, record: dict[str, Any]) -> None:
+    """Add a line and have it on the disk before returning; after a line that was cut short it starts a fresh one.
+
+    Raises:
+        OSError: it cannot be written, for example because the disk is full; earlier lines are whole.
+    """
+    line = json.dumps(record, allow_nan=False).encode() + b"\n"
+    with open_private(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
+        end = file.seek(0, os.SEEK_END)
+        cut_short = end > 0 and os.pread(file.fileno(), 1, end - 1) != b"\n"
+        write_all(file, b"\n" + line if cut_short else line)
+
+
+def read_log(path: Path, growing: bool = False) -> Log:
+    """Every whole record of a log; a missing log is empty.
+
+    Args:
+        growing: somebody is writing it, so a last line that does not end yet is no damage.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        lines = []
+    if growing and lines and _record(lines[-1]) is None:
+        lines.pop()
+    found = [_record(line) for line in lines if line.strip()]
+    records = tuple(record for record in found if record is not None)
+    return Log(path, records, len(found) - len(records))
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
