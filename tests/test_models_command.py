@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -358,3 +359,17 @@ def test_the_record_says_which_model_was_chosen_and_why(
 
 def test_names_of_the_command_line_are_those_of_the_library() -> None:
     assert get_args(options.QuantName) == QUANTS
+
+
+@pytest.mark.parametrize(("width", "missing"), [(200, []), (100, ["Hugging Face id"]), (60, ["on disk", "parameters"])])
+def test_a_narrow_terminal_gets_whole_lines_without_the_columns_that_matter_least(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int, missing: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    main(["models"])
+    lines = [line for line in re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines() if line][:-1]
+    assert len(lines) == len(CATALOG) + 1
+    assert all(len(line) <= width for line in lines)
+    assert not any(heading in lines[0] for heading in missing)
+    assert "fits this machine" in lines[0]

@@ -15,6 +15,9 @@ from hermes_cli.options import CacheFolder
 from hermes_cli.tables import rendered, short
 from hermes_cli.terminal import json_line, write_out
 
+_DISPENSABLE = ("Hugging Face id", "on disk", "tokens a frame", "parameters", "8bit", "4bit", "memory bf16")
+"""Columns that a narrow terminal does without, in this order; --json and a pipe have them all."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object a line; sizes are in bytes.")]
 
 
@@ -46,14 +49,14 @@ def _record(model: KnownModel, room: Room) -> dict[str, Any]:
 def _table(records: list[dict[str, Any]], room: Room) -> str:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("alias", "Hugging Face id"):
-        table.add_column(heading, no_wrap=heading == "alias", overflow="fold")
+        table.add_column(heading, no_wrap=True)
     for heading in ("parameters", "on disk", "tokens a frame", "memory bf16", "8bit", "4bit"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for heading in ("cached", "fits this machine"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=True)
     for record in records:
         table.add_row(*_cells(record))
-    return f"{rendered(table)}\n{_machine(room)}\n"
+    return f"{rendered(table, _DISPENSABLE)}\n{_machine(room)}\n"
 
 
 def _cells(record: dict[str, Any]) -> Iterator[str]:
