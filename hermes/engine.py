@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from hermes.attention import AnswerProbe
-from hermes.cache import SlabCache
+from hermes.cache import SUMMARY_ORIGIN, SlabCache
 from hermes.compaction import KeepPlan, compact
 from hermes.config import MemoryConfig, Sampling
 from hermes.errors import ModelError, UsageError
@@ -148,14 +148,16 @@ class StreamEngine:
         clock = _Clock(self.model)
         first_frame = len(self.frame_times_s)
         chunk = self._placed(visual)
-        self._make_room(chunk)
+        renumbered_from = self._make_room(chunk)
         with self.cache.undone_on_failure():
             self._append(chunk)
             prefill_ms = clock.lap_ms()
             over_budget = self.policy.over_budget(self.prefix, self.cache.lengths)
             forgetting = self._plan() if over_budget else None
+        top_before = self.cache.top_position - 1
         compression = self._forget(*forgetting) if forgetting else None
         self.frame_times_s.extend(times_s)
+        contents = _contents(self.cache, self.prefix)
         return ChunkEncoded(
             first_frame=first_frame,
             frames=len(times_s),
@@ -167,7 +169,16 @@ class StreamEngine:
             compression=compression,
             visual_tokens=self.visual_tokens,
             top_position=self.cache.top_position - 1,
+            renumbered_from=top_before if compression and compression.reindexed else renumbered_from,
+            summary_tokens=contents.summaries,
+            positions=contents.positions,
+            oldest_s=self._times_s(contents.oldest),
+            median_s=self._times_s(contents.median),
         )
+
+    def _times_s(self, frames: Sequence[int]) -> tuple[float | None, ...]:
+        """The times of frames in memory, None for a number that is none."""
+        return tuple(self.frame_times_s[frame] if frame >= 0 else None for frame in frames)
 
     @torch.inference_mode()
     def ask(
@@ -303,21 +314,25 @@ class StreamEngine:
         compact(self.cache, plan, self.prefix, reindex, self.model.cos_sin)
         self._half_compacted = False
 
-    def _make_room(self, chunk: Tokens) -> None:
+    def _make_room(self, chunk: Tokens) -> float | None:
         """Size the cache at the first chunk, and renumber BEFORE a prefill that would leave the model's position range, so
         that no position ever passes it.
 
         Room is kept for this chunk, for frames that wait for the next one, and for guidance or a question with its answer.
+
+        Returns: the largest position before it renumbered, None where it did not.
         """
         if self.policy.bounded:
             self.cache.grow(self.prefix + self.config.budget + len(chunk) + self._room)
         self._chunk_span = max(self._chunk_span, self._end(chunk) - self.cache.top_position)
         needed = self._chunk_span + self._gap + self._room
         if self._end(chunk) + needed <= self.model.max_positions:
-            return
+            return None
+        top_before = self.cache.top_position - 1
         self._compact(KeepPlan.everything(self.cache.lengths), reindex=True)
         if self._end(chunk) + needed > self.model.max_positions:
             raise UsageError(f"the memory has reached the model's {self.model.max_positions} positions", _SMALLER)
+        return top_before
 
     def _end(self, chunk: Tokens) -> float:
         """The position behind everything once the chunk is in."""
@@ -383,6 +398,40 @@ class StreamEngine:
             tpot_ms=sum(gaps) / len(gaps) if gaps else None,
             evidence=self.evidence,
         )
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """What the layers hold behind the prefix, per layer.
+
+    Attributes:
+        summaries: summary tokens.
+        positions: smallest and largest position over all axes.
+        oldest, median: numbers of the frames that the first and the middle one of its tokens come from, in the order of
+            frames and without summary tokens; negative where there are no others.
+    """
+
+    summaries: tuple[int, ...]
+    positions: tuple[tuple[float, float], ...]
+    oldest: tuple[int, ...]
+    median: tuple[int, ...]
+
+
+def _contents(cache: SlabCache, prefix: int) -> _Contents:
+    """Look into every layer, and wait for the devices once for all of them."""
+    numbers, ranges = [], []
+    device = cache.layers[-1].device
+    for layer in cache.layers:
+        seen = slice(min(prefix, layer.length - 1), layer.length)  # a layer that kept nothing ends with its prefix
+        frames = layer.place[0, seen].sort().values
+        unseen = (frames < 0).sum()
+        middle = unseen + (len(frames) - 1 - unseen) // 2
+        picked = frames[torch.stack((unseen.clamp(max=len(frames) - 1), middle))]
+        numbers.append(torch.stack((*picked, (frames == SUMMARY_ORIGIN).sum().int())).to(device))
+        ranges.append(torch.stack(layer.positions[:, seen].aminmax()).to(device))
+    oldest, median, summaries = torch.stack(numbers).T.tolist()
+    positions = tuple((low, high) for low, high in torch.stack(ranges).tolist())
+    return _Contents(tuple(summaries), positions, tuple(oldest), tuple(median))
 
 
 def _fingerprint(model: VideoModel, policy: Policy, prefix_ids: Sequence[int]) -> str:

@@ -37,6 +37,11 @@ class ChunkEncoded:
         compression: None while the cache is within its budget.
         visual_tokens: visual tokens now held, per layer.
         top_position: largest position in use over all layers.
+        renumbered_from: the largest position before positions were renumbered for this chunk; None where they were not.
+        summary_tokens: summary tokens among the visual ones, per layer.
+        positions: smallest and largest position of the visual tokens, per layer.
+        oldest_s: time of the oldest frame with a token of its own, per layer; None where only summary tokens are left.
+        median_s: time of the frame of the middle one of the tokens in the order of frames, per layer; None as above.
     """
 
     first_frame: int
@@ -49,6 +54,11 @@ class ChunkEncoded:
     compression: Compression | None
     visual_tokens: tuple[int, ...]
     top_position: float
+    renumbered_from: float | None
+    summary_tokens: tuple[int, ...]
+    positions: tuple[tuple[float, float], ...]
+    oldest_s: tuple[float | None, ...]
+    median_s: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)

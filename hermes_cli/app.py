@@ -14,9 +14,13 @@ import typer
 from hermes import __version__
 from hermes_cli import terminal
 from hermes_cli.commands.ask import ask
+from hermes_cli.commands.cameras import cameras
+from hermes_cli.commands.caption import caption
 from hermes_cli.commands.doctor import doctor
 from hermes_cli.commands.evaluate import evaluations
+from hermes_cli.commands.memory import memory
 from hermes_cli.commands.models import models
+from hermes_cli.commands.probe import probe
 from hermes_cli.commands.sessions import sessions
 from hermes_cli.commands.watch import watch
 from hermes_cli.failures import Failure, describe
@@ -26,8 +30,12 @@ app = typer.Typer(
 )
 app.command()(watch)
 app.command()(ask)
+app.command()(caption)
 app.command()(doctor)
 app.command()(models)
+app.command()(cameras)
+app.command()(probe)
+app.command()(memory)
 app.add_typer(sessions, name="sessions")
 app.add_typer(evaluations, name="eval")
 

@@ -18,16 +18,16 @@ from hermes_cli.knobs import given
 from hermes_cli.options import Settings
 from hermes_cli.player import Asking, Event, Player, Warned
 from hermes_cli.questions import TimedQuestion
-from hermes_cli.recall import lost_film, recalled_film, recalled_player, rewound
+from hermes_cli.recall import OR_NEAREST, lost_film, reaches, recalled_player, replayed_film, rewound
 from hermes_cli.screen import Screen
 from hermes_cli.tally import Tally
 from hermes_cli.terminal import json_line, write_out
 from hermes_cli.viewing import viewing
 
 
-def ask_running(session: Session, question: str, at: str | None, settings: Settings) -> bool:
+def ask_running(session: Session, question: str, at: str | None, nearest: bool, settings: Settings) -> bool:
     """Ask whoever is watching a session; returns False when nobody is. Raises what the other side reports."""
-    request = {"question": question, "at": at, "sampling": given(settings.answering)}
+    request = {"question": question, "at": at, "nearest": nearest, "sampling": given(settings.answering)}
     screen, answers, tally = Screen(settings.output), make_answers(settings.output), Tally()
     as_json = settings.output.json or settings.output.json_lines
     try:
@@ -50,16 +50,21 @@ def ask_running(session: Session, question: str, at: str | None, settings: Setti
 def ask_saved(session: Session, question: str, at: str | None, nearest: bool, settings: Settings) -> None:
     """Answer as the session would have at a moment, by default the last one it came to; the answer joins its log.
 
+    Where the frames before that moment cannot be had again, the newest memory saved before it answers.
+
     Args:
-        nearest: ask the newest memory saved before it, and do without the source.
+        nearest: ask that memory in any case, and do without the source.
 
     Raises:
         UsageError: the time cannot be read, lies past the end or has no saved memory before it; the source is gone or has
             changed.
         SourceError: the source cannot be opened, or the session is damaged.
     """
-    film = lost_film(session) if nearest else recalled_film(session)
-    moment_s = film.moment(at) if at is not None else _last_s(session)
+    film = lost_film(session) if nearest else replayed_film(session, OR_NEAREST)
+    moment_s = film.moment(at) if at is not None else session.last_s
+    if moment_s is None:
+        raise UsageError(f"session {session.info.id} has seen nothing yet", "give a time: --at 00:20")
+    nearest = nearest or not reaches(session, film, moment_s)
     if nearest and session.newest_checkpoint(moment_s) is None:
         raise UsageError(f"no memory of session {session.info.id} was saved before that moment", "give a later --at")
     with viewing(partial(_rewound_player, session, film, moment_s, settings), settings.output) as asked:
@@ -73,16 +78,7 @@ def ask_saved(session: Session, question: str, at: str | None, nearest: bool, se
 
 
 def _rewound_player(session: Session, film: Film, moment_s: float, settings: Settings, screen: Screen) -> Player:
-    return rewound(session, recalled_player(session, film, settings, screen), moment_s)
-
-
-def _last_s(session: Session) -> float:
-    """The newest moment that is known to have been played."""
-    logged = [float(record["at"]) for record in session.log().records if isinstance(record.get("at"), int | float)]
-    times_s = [*logged, *(checkpoint.time_s for checkpoint in session.checkpoints)]
-    if not times_s:
-        raise UsageError(f"session {session.info.id} has seen nothing yet", "give a time: --at 00:20")
-    return max(times_s)
+    return rewound(session, recalled_player(session, film, settings, screen), moment_s, screen)
 
 
 def _log(session: Session, asked: list[Asking], event: Event) -> None:

@@ -23,6 +23,7 @@ from hermes.catalog import CATALOG, TINY, find
 from hermes.config import MemoryConfig
 from hermes.errors import ModelError
 from hermes.machine import Accelerator, accelerators, host_memory
+from hermes.sources.cameras import can_list_cameras, list_cameras
 from hermes.sources.codecs import check_decoding, installed_codecs
 from hermes.tiny import checkpoint_folder
 from hermes_cli.choosing import Choice, Room, choose, is_folder
@@ -36,7 +37,6 @@ State = Literal["ok", "note", "problem"]
 _GIB = 2**30
 _LITTLE_MEMORY = 2 * _GIB  # torch and transformers alone take about half of it
 _BF16_CAPABILITY = (8, 0)  # Ampere; older GPUs only imitate it
-_VIDEO_NODES = Path("/sys/class/video4linux")
 _OFFLINE = ("HERMES_OFFLINE", "HF_HUB_OFFLINE")
 _TRUE = ("1", "true", "yes", "on")
 _AGAIN = "install hermes-video again"
@@ -265,24 +265,17 @@ def _decoding() -> Iterator[Finding]:
 
 
 def _opencv() -> Iterator[Finding]:
-    names = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless", "opencv-contrib-python")
+    names = ("opencv-python", "opencv-python-headless", "opencv-contrib-python-headless", "opencv-contrib-python")
     version = next((version for name in names if (version := _version(name))), None)
-    step = "" if version else "pip install opencv-python-headless, if you want to use a camera"
+    step = "" if version else "pip install opencv-python, if you want to use a camera"
     yield _seen("OpenCV", version or "not installed; only cameras need it", {"version": version}, step)
 
 
 def _cameras() -> Iterator[Finding]:
-    names = list(_camera_names())
-    none = "none" if sys.platform == "linux" else "this system does not list them"
+    names = [f"{camera.name} ({camera.device})" for camera in list_cameras()]
+    none = "none" if can_list_cameras() else "this system does not list them"
     step = "" if names else "video files need none"
     yield _seen("cameras", ", ".join(names) or none, {"names": names}, step)
-
-
-def _camera_names() -> Iterator[str]:
-    """What Linux calls the cameras. A camera's first node has its pictures; the further ones are metadata."""
-    for node in sorted(_VIDEO_NODES.glob("video*"), key=lambda node: int(node.name.removeprefix("video"))):
-        if (node / "index").read_text().strip() == "0":
-            yield f"{(node / 'name').read_text().strip()} (/dev/{node.name})"
 
 
 def _model_cache() -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from hermes_cli.options import ModelOptions, Settings
 from hermes_cli.player import Player
 from hermes_cli.screen import Screen
 from hermes_cli.terminal import verbose
+from hermes_cli.transport import Transport
 
 if TYPE_CHECKING:
     from hermes.models import VideoModel
@@ -88,7 +89,7 @@ def load_player(film: Film, config: MemoryConfig, sampling: Sampling, settings: 
         engine = StreamEngine(model, config, make_policy(policy, config), settings.model.prompt_style)
     if settings.model.quant != "none":
         screen.note(str(model.weights))
-    return Player(film, engine, sampling, policy, choice)
+    return Player(film, engine, sampling, policy, choice, transport=Transport(film.speed))
 
 
 def _announce(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,7 +12,8 @@ import typer
 
 from hermes.config import PRESETS, MemoryConfig, Sampling
 from hermes.errors import UsageError
-from hermes_cli.film import Film
+from hermes.sources import Buffering, Connecting
+from hermes_cli.film import Film, Pacing
 from hermes_cli.hub import stay_offline, use_cache_folder
 from hermes_cli.knobs import choice, given, knob
 from hermes_cli.terminal import choose_verbosity
@@ -23,7 +24,11 @@ QuantName = Literal["none", "8bit", "4bit"]
 PromptStyleName = Literal["template", "released"]
 """Names of the library's registries, repeated here because importing them would load torch for `--help`; a test compares."""
 
-SourceArgument = Annotated[str, typer.Argument(metavar="SRC", help="Video file.")]
+SOURCE_HELP = (
+    "Video file, folder of them or quoted pattern; camera (0, /dev/video0, camera:NAME); address (rtsp://, http://, tcp://);"
+    " - for standard input."
+)
+SourceArgument = Annotated[str, typer.Argument(metavar="SRC", help=SOURCE_HELP)]
 
 
 def tokens(written: str) -> int:
@@ -50,7 +55,10 @@ def nbytes(written: str) -> int:
     if not size:
         raise UsageError(f"{written!r} is not a size", "write it as 2GiB, 500MB or a number of bytes")
     base = 1024 if size[3] else 1000
-    return int(float(size[1]) * base ** ("kmgt".index(size[2]) + 1 if size[2] else 0))
+    count = int(float(size[1]) * base ** ("kmgt".index(size[2]) + 1 if size[2] else 0))
+    if not count:
+        raise UsageError(f"{written!r} leaves no room", "write it as 2GiB, 500MB or a number of bytes")
+    return count
 
 
 _playing, _model, _memory, _saving, _answering, _output = (
@@ -69,17 +77,75 @@ CacheFolder = Annotated[
 ]
 
 
+def times(written: str) -> int | None:
+    """How often: `5`, or None for `inf`; raises `UsageError` for anything else."""
+    text = written.strip().lower()
+    if not re.fullmatch(r"[0-9]{1,9}|inf", text):
+        raise UsageError(f"{written!r} is not a number of times", "write it as 5, 0 or inf")
+    return None if text == "inf" else int(text)
+
+
+@dataclass(frozen=True)
+class ConnectingOptions:
+    """How cameras and streams are reached."""
+
+    timeout: Annotated[
+        float, _playing(metavar="SECONDS", min=0.1, help="Wait so long for a connection, and for each picture.")
+    ] = 10.0
+    rtsp_transport: Annotated[Literal["tcp", "udp"], _playing(help="What RTSP sends its pictures by.")] = "tcp"
+    reconnect: Annotated[
+        str, _playing(metavar="N|inf", help="Connect again so often in a row when a connection is lost.")
+    ] = "5"
+    password_file: Annotated[
+        Path | None,
+        _playing(metavar="FILE", help="The password for the user in an address, as in HERMES_RTSP_PASSWORD."),
+    ] = None
+
+    def connecting(self) -> Connecting:
+        """The same for the library; raises `UsageError` for a bad number, or a file that cannot be read."""
+        connecting = Connecting(self.timeout, self.rtsp_transport, times(self.reconnect))
+        return connecting if self.password_file is None else replace(connecting, password=self._password(self.password_file))
+
+    @staticmethod
+    def _password(file: Path) -> str:
+        try:
+            return file.read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise UsageError(f"--password-file {file} cannot be read: {reason}", "check the path") from None
+
+
 @dataclass(frozen=True)
 class PlayingOptions:
-    """What is played, and how densely it is sampled."""
+    """What is played, how densely it is sampled, and how fast."""
 
+    reaching: ConnectingOptions
     fps: Annotated[float, _playing(metavar="RATE", help="Frames taken per second of the video, by timestamp.")] = 1.0
     start: Annotated[str, _playing(metavar="TIME", help="Play from here: 03:20, 200, 50%, -30s from the end.")] = "start"
     end: Annotated[str, _playing(metavar="TIME", help="Play up to here.")] = "end"
+    realtime: Annotated[
+        bool | None,
+        _playing(
+            "--realtime/--fast",
+            help="Play a video by the clock, or as fast as it can be read. A live source always goes by the clock.",
+            show_default="fast",
+        ),
+    ] = None
+    speed: Annotated[float | None, _playing(metavar="X", help="Play a video by the clock, X times as fast.")] = None
+    buffer: Annotated[
+        Buffering,
+        _playing(help="When the model is slower than a live source: latest skips to its newest frame, all queues some."),
+    ] = "latest"
+
+    def __post_init__(self) -> None:
+        if self.speed is not None and self.realtime is not None:
+            raise UsageError("--speed excludes --realtime and --fast", "leave out the one that you do not mean")
 
     def open(self, source: str) -> Film:
         """The part of a source that is played; raises `SourceError` or `UsageError`."""
-        return Film.open(source, self.fps, self.start, self.end)
+        speed = 1.0 if self.realtime else self.speed
+        connecting, pacing = self.reaching.connecting(), Pacing(speed, self.buffer)
+        return Film.open(source, self.fps, self.start, self.end, pacing, connecting)
 
 
 @dataclass(frozen=True)
@@ -183,10 +249,21 @@ class SavingOptions:
         _saving(
             parser=nbytes,
             metavar="SIZE",
-            help="Room on the disk for saved memories (2GiB, 500MB); old ones are thinned out.",
-            show_default="by the model, 8GiB at most",
+            help="Room on the disk for saved memories (2GiB, 500MB), and as much for --record; old ones make room.",
+            show_default="by the model, 8GiB at most; 4GiB for --record",
         ),
     ] = None
+    record: Annotated[
+        bool,
+        _saving(
+            "--record",
+            help="Keep the frames too, so that any moment can be asked about exactly when the source is gone.",
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.record and not self.save:
+            raise UsageError("--record and --no-save exclude each other", "leave out the one that you do not mean")
 
 
 @dataclass(frozen=True)
@@ -232,6 +309,11 @@ class OutputOptions:
         Literal["auto", "plain", "none"],
         _output(help="auto: a bar on a terminal; plain: a line every few seconds, for logs."),
     ] = "auto"
+    panel: Annotated[
+        Literal["auto", "full", "compact", "off"],
+        _output(help="Size of the live panel under the prompt; auto goes by that of the terminal."),
+    ] = "auto"
+    ascii: Annotated[bool, _output("--ascii", help="Draw with ASCII characters only.")] = False
     color: Annotated[
         Literal["auto", "always", "never"], _output(help="auto obeys NO_COLOR; answers are never coloured.")
     ] = "auto"

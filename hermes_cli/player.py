@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING, Any
 from hermes.config import Sampling
 from hermes.errors import UsageError
 from hermes.events import Answer, AnswerDelta, ChunkEncoded
+from hermes.sources import Feed, Pulse
 from hermes.timecode import format_time
 from hermes_cli.choosing import Choice
 from hermes_cli.film import Film
 from hermes_cli.questions import TimedQuestion
+from hermes_cli.standing import StandingQuestion
+from hermes_cli.transport import Transport
 
 if TYPE_CHECKING:
     from hermes.engine import StreamEngine
     from hermes.frames import Frame
     from hermes.sessions import Remembered
 
-_HALF_MILLISECOND_S = 0.0005  # times are written in milliseconds, so closer ones are the same
+HALF_MILLISECOND_S = 0.0005
+"""Times are written in milliseconds, so closer ones are the same."""
+
+_BEAT_S = 0.25  # how long nothing is told while no frame comes
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Asking:
         frames: how many have been taken in.
         visual_tokens: visual tokens held, per layer.
         top_position: largest position in use over all layers.
+        remember: whether the exchange colours what the memory keeps from here on.
     """
 
     question: str
@@ -50,6 +57,7 @@ class Asking:
     frames: int
     visual_tokens: tuple[int, ...]
     top_position: float
+    remember: bool = True
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,12 @@ class Ended:
     """The film has been played to its end; questions about it may follow."""
 
 
-Event = Seen | Ended | ChunkEncoded | Asking | AnswerDelta | Answer | Warned
+Event = Seen | Ended | ChunkEncoded | Asking | AnswerDelta | Answer | Warned | Pulse
+
+
+def as_it_is(frame: Frame) -> Frame:
+    """The frame as it came."""
+    return frame
 
 
 @dataclass(frozen=True)
@@ -76,6 +89,9 @@ class Player:
         choice: which model the engine has, and why.
         past: questions of an earlier run that this one repeats, which colour what the memory keeps; in order.
         turn: whoever uses the engine waits for its turn.
+        transport: holds the film back, or ends it.
+        take: gives each frame as the memory shall see it.
+        standing: questions that are asked again and again.
     """
 
     film: Film
@@ -85,6 +101,9 @@ class Player:
     choice: Choice
     past: deque[Remembered] = field(default_factory=deque)
     turn: Callable[[], AbstractContextManager[Any]] = nullcontext
+    transport: Transport = field(default_factory=Transport)
+    take: Callable[[Frame], Frame] = as_it_is
+    standing: Sequence[StandingQuestion] = ()
 
     def play(self, questions: Sequence[TimedQuestion], to_the_end: bool = True) -> Generator[Event, None, None]:
         """Play the film; each question, in the order of their times, is put before the first frame later than its time.
@@ -100,13 +119,25 @@ class Player:
             self.engine.check_question(question.text)
         waiting = deque(questions)
         newest_s = self.engine.now_s
-        with closing(self.film.frames(-math.inf if newest_s is None else newest_s)) as frames:
-            for frame in frames:
+        with closing(self.film.feed(-math.inf if newest_s is None else newest_s)) as feed:
+            while True:
+                frame = feed.take(_BEAT_S)
+                yield from _told(feed)
+                if feed.ended:
+                    break
+                if self.transport.stopped:
+                    return
+                if frame is None:
+                    continue
                 while waiting and self._passed(waiting[0].time_s, frame.time_s):
                     yield from self._ask_timed(waiting.popleft())
                 if not (waiting or to_the_end):
                     break
-                chunk = self._push(frame)
+                for standing in self.standing:
+                    yield from self._ask_standing(standing, frame.time_s)
+                if not self.transport.wait(frame.time_s):
+                    return
+                chunk = self._push(self.take(frame))
                 yield Seen(frame.time_s)
                 if chunk:
                     yield chunk
@@ -115,31 +146,50 @@ class Player:
         if to_the_end:
             yield Ended()
 
-    def ask(self, question: str, at_s: float | None = None) -> Generator[Event, None, None]:
-        """Ask about the newest frame, or about `at_s` as its time; raises as `StreamEngine.ask`."""
+    def ask(self, question: str, at_s: float | None = None, remember: bool = True) -> Generator[Event, None, None]:
+        """Ask about the newest frame, or about `at_s` as its time; arguments and errors as `StreamEngine.ask`."""
         engine = self.engine
         with self.turn():
+            self._repeat_past()
             now_s = engine.now_s
             assert now_s is not None  # `play` has checked that there is a frame
             at_s = now_s if at_s is None else at_s
-            yield Asking(question, at_s, now_s, engine.frames_seen, engine.visual_tokens, engine.cache.top_position - 1)
-            with closing(engine.ask(question, self.sampling)) as pieces:
+            position = engine.cache.top_position - 1
+            yield Asking(question, at_s, now_s, engine.frames_seen, engine.visual_tokens, position, remember)
+            with closing(engine.ask(question, self.sampling, remember)) as pieces:
                 yield from pieces
 
     def _push(self, frame: Frame) -> ChunkEncoded | None:
         with self.turn():
-            while self.past and self.past[0].frames <= self.engine.frames_seen:
-                self.engine.last_exchange = self.past.popleft().exchange
+            self._repeat_past()
             return self.engine.push(frame)
+
+    def _repeat_past(self) -> None:
+        while self.past and self.past[0].frames <= self.engine.frames_seen:
+            self.engine.last_exchange = self.past.popleft().exchange
 
     def _passed(self, time_s: float, next_s: float) -> bool:
         """Whether the moment is over before the next frame; the first frame answers for all before it."""
-        return self.engine.now_s is not None and next_s - time_s > _HALF_MILLISECOND_S
+        return self.engine.now_s is not None and next_s - time_s > HALF_MILLISECOND_S
+
+    def _ask_standing(self, standing: StandingQuestion, next_s: float) -> Generator[Event, None, None]:
+        now_s = self.engine.now_s
+        moment_s = None if now_s is None else standing.due(now_s, next_s)
+        if moment_s is None:
+            return
+        events = self.ask(standing.text, moment_s, remember=False)  # or a routine question would colour everything
+        if not standing.until_change:
+            yield from events
+            return
+        told = list(events)
+        answer = next((event.text for event in told if isinstance(event, Answer)), "")
+        if standing.is_news(answer):
+            yield from told
 
     def _ask_timed(self, question: TimedQuestion) -> Generator[Event, None, None]:
         now_s = self.engine.now_s
         assert now_s is not None
-        if now_s - question.time_s > _HALF_MILLISECOND_S:
+        if now_s - question.time_s > HALF_MILLISECOND_S:
             asked = question.time_s
             early = f"{format_time(asked)} is before" if asked >= 0 else f"the time asked for is {-asked:g} s before"
             yield Warned(f"{early} the first frame played; answered at {format_time(now_s)}")
@@ -154,3 +204,10 @@ class Player:
             self.film.check_reached(question.time_s)
             cut_short = early is not None and early.end_s < question.time_s < math.inf
             yield from self._ask_timed(replace(question, time_s=early.end_s) if early and cut_short else question)
+
+
+def _told(feed: Feed) -> Generator[Event, None, None]:
+    """What there is to tell of a source."""
+    yield from map(Warned, feed.news())
+    if (pulse := feed.pulse()) is not None:
+        yield pulse

@@ -3,86 +3,120 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
-from dataclasses import asdict, replace
+from collections import deque
+from collections.abc import Generator, Iterable
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import NoReturn
 
 import typer
 
-from hermes.config import MemoryConfig, Sampling
 from hermes.errors import ModelError, UsageError
-from hermes.sessions import Session, SessionStore, SourceIdentity, rewind
+from hermes.sessions import Recording, Session, SessionStore, SourceIdentity, find_recording, rewind
 from hermes.sources import open_source
 from hermes.sources.base import Picture, Report, Source, SourceInfo
+from hermes.sources.opening import printable
+from hermes.timecode import format_time
 from hermes_cli.film import Film
+from hermes_cli.kept import read_settings
 from hermes_cli.knobs import given, written
 from hermes_cli.loading import load_player
 from hermes_cli.options import MemoryOptions, ModelOptions, PlayingOptions, Settings
-from hermes_cli.player import Player
+from hermes_cli.player import HALF_MILLISECOND_S, Player
+from hermes_cli.questions import TimedQuestion
 from hermes_cli.screen import Screen
+from hermes_cli.transport import Transport
+
+BRING_BACK = "bring it back, or name the file where it is now"
+"""What to do about a source that is gone or has changed."""
+
+OR_NEAREST = "bring it back, give --source FILE where it is now, or use --nearest to ask the memory saved last before that"
+"""The same for `hermes ask`."""
 
 _HERE = ("device", "cache_dir", "offline")
 """Options of a model that belong to the machine of the moment and not to the session."""
 
 
 def find_session(written: str | None, source: str | None = None) -> Session:
-    """The session of that id or name, or the newest one, of a source where one is given; raises as `SessionStore.find`."""
-    store = SessionStore()
-    if written:
-        return store.find(written)
-    return store.latest(SourceIdentity.of(source) if source else None)
-
-
-def kept_settings(player: Player, settings: Settings) -> dict[str, Any]:
-    """Every knob that an answer depends on, as JSON."""
-    film = player.film
-    return {
-        "fps": film.fps,
-        "start": film.start_s,
-        "end": None if math.isinf(film.end_s) else film.end_s,
-        "policy": player.policy,
-        "memory": asdict(player.engine.config),
-        "sampling": asdict(player.sampling),
-        "prompt_style": settings.model.prompt_style,
-        "dtype": settings.model.dtype,
-        "quant": settings.model.quant,
-        "max_pixels": settings.model.max_pixels,
-        "device": player.engine.model.device.type,
-    }
-
-
-def recalled_film(session: Session) -> Film:
-    """The source of a session, played as it was then.
+    """The session of that id or name, or the newest one, of a source where one is given. It is played from that source.
 
     Raises:
-        SourceError: it cannot be opened.
-        UsageError: it is gone or has changed.
+        UsageError: there is none, or it is not of that source.
+        SourceError: it cannot be read.
     """
-    source, kept = session.info.source, session.info.settings
+    store, named = SessionStore(), SourceIdentity.of(source) if source else None
+    session = store.find(written) if written else store.latest(named)
+    if named is not None:
+        there = session.info.source
+        if not there.same_as(named):
+            raise UsageError(
+                f"session {session.info.id} is of {printable(there.name)} and not of {printable(named.name)}",
+                "leave out one of the two",
+            )
+        session.info = replace(session.info, source=there.now_at(named))
+    return session
+
+
+def replayed_film(session: Session, hint: str = BRING_BACK) -> Film:
+    """What a session has seen: its recording, else its source. Without both there is nothing to play: see `reaches`.
+
+    Args:
+        hint: what to do about a source that is gone or has changed.
+
+    Raises:
+        SourceError: the source cannot be opened, or the session is damaged.
+        UsageError: the source is gone or has changed.
+    """
+    recording = _recording(session)
+    if recording is not None:
+        return Film(recording, read_settings(session).fps, 0.0, math.inf)
+    return recalled_film(session, hint) if session.info.source.path else lost_film(session)
+
+
+def reaches(session: Session, film: Film, at_s: float) -> bool:
+    """Whether a film has all frames between the memory of a session that was saved last before a moment and that moment."""
+    checkpoint = session.newest_checkpoint(at_s)
+    match film.source:
+        case LostSource():
+            return False
+        case Recording() as recording:
+            end_s = recording.info.duration_s
+            ended_early = end_s is not None and end_s < at_s < math.inf  # the disk was full
+            return recording.first <= (checkpoint.frames if checkpoint else 0) and not ended_early
+    return True
+
+
+def _recording(session: Session) -> Recording | None:
+    return find_recording(session.folder, session.info.source.name)
+
+
+def recalled_film(session: Session, hint: str = BRING_BACK) -> Film:
+    """The source of a session, played as it was then, from any moment on; arguments and errors as `replayed_film`."""
+    source, kept = session.info.source, read_settings(session)
     if change := source.change():
-        raise UsageError(
-            f"{source.name} {change}",
-            "bring it back, or use --nearest to ask the memory that was saved last before that moment",
-        )
-    end_s = math.inf if kept["end"] is None else kept["end"]
-    return Film(open_source(source.path or source.name), kept["fps"], kept["start"], end_s)
+        raise UsageError(f"{source.name}: {change}", hint)
+    return Film(open_source(source.path or source.name), kept.fps, kept.start_s, kept.end_s)
 
 
 class LostSource(Source):
-    """A source that is gone, or never could be played twice: it has a name, and no pictures."""
+    """A source that is gone, or never could be played twice: it has a name, perhaps a length, and no pictures."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, duration_s: float | None) -> None:
         super().__init__()
-        self.info = SourceInfo(name, 0, 0, None, None, "")
+        self.info = SourceInfo(name, 0, 0, duration_s, None, "")
 
     def pictures(self, begin: Fraction, report: Report) -> Generator[Picture, None, None]:
         yield from ()
 
+    def frame_at(self, time_s: float, *, max_side: int | None = None) -> NoReturn:
+        """Only ever asked for past its stated end; raises `UsageError`."""
+        raise UsageError(f"{self.info.name} ends at {format_time(self.info.duration_s or 0.0)}", "give a time before that")
+
 
 def lost_film(session: Session) -> Film:
-    """What is left of a session's source when it is done without."""
-    return Film(LostSource(session.info.source.name), session.info.settings["fps"], 0.0, math.inf)
+    """What is left of a session's source when it is done without; raises `SourceError` where the session is damaged."""
+    kept = read_settings(session)
+    return Film(LostSource(session.info.source.name, kept.duration_s), kept.fps, kept.start_s, kept.end_s)
 
 
 def recalled_player(session: Session, film: Film, settings: Settings, screen: Screen) -> Player:
@@ -91,22 +125,11 @@ def recalled_player(session: Session, film: Film, settings: Settings, screen: Sc
     Args:
         settings: of the command that asks; where the model runs is taken from there, and how answers are decoded if given.
     """
-    info, kept = session.info, session.info.settings
-    model = replace(
-        settings.model,
-        model=info.model,
-        prompt_style=kept["prompt_style"],
-        dtype=kept["dtype"],
-        quant=kept["quant"],
-        max_pixels=kept["max_pixels"],
-    )
-    memory = MemoryOptions(settings.memory.method, kept["policy"])
-    memory_kept: dict[str, Any] = {  # JSON has no tuples
-        name: tuple(value) if isinstance(value, list) else value for name, value in kept["memory"].items()
-    }
-    config = MemoryConfig(**memory_kept)
-    sampling = Sampling(**{**kept["sampling"], **given(settings.answering)})
-    player = load_player(film, config, sampling, replace(settings, model=model, memory=memory), screen)
+    info, kept = session.info, read_settings(session)
+    model = replace(settings.model, model=info.model, **kept.model)
+    memory = MemoryOptions(settings.memory.method, kept.policy)
+    sampling = replace(kept.sampling, **given(settings.answering))
+    player = load_player(film, kept.memory, sampling, replace(settings, model=model, memory=memory), screen)
     if info.revision != player.engine.model.revision:
         raise ModelError(
             f"session {info.id} was made with another revision of {info.model}: {info.revision}",
@@ -116,18 +139,39 @@ def recalled_player(session: Session, film: Film, settings: Settings, screen: Sc
 
 
 def continued_player(session: Session, settings: Settings, screen: Screen) -> Player:
-    """The player of a session, ready to go on where its memory was saved last.
+    """The player of a session, ready to go on where its recording ends, or else where its memory was saved last.
 
     Raises:
         SourceError: the source cannot be opened, or the saved memory is damaged.
         UsageError: the source is gone or has changed.
         ModelError: the model cannot be fetched or loaded.
     """
-    return rewound(session, recalled_player(session, recalled_film(session), settings, screen), math.inf)
+    player = rewound(session, recalled_player(session, recalled_film(session), settings, screen), math.inf, screen)
+    recorded = replayed_film(session) if _recording(session) else None
+    if recorded and reaches(session, recorded, math.inf):  # read from the source, those frames would be others
+        deque(replace(player, film=recorded, transport=Transport()).play([]), maxlen=0)
+    return player
 
 
-def rewound(session: Session, player: Player, at_s: float) -> Player:
-    """The player with the newest saved memory at or before a moment."""
+def check_to_come(session: Session, questions: Iterable[TimedQuestion]) -> None:
+    """Raise `UsageError` for a question about a moment that a session has passed where it goes on."""
+    checkpoint, recording = session.newest_checkpoint(math.inf), _recording(session)
+    passed_s = -math.inf if checkpoint is None else checkpoint.time_s
+    if recording is not None and recording.first <= (checkpoint.frames if checkpoint else 0):
+        passed_s = max(passed_s, recording.frame_at(math.inf).time_s)
+    for question in questions:
+        if question.time_s < passed_s - HALF_MILLISECOND_S:
+            time = format_time(question.time_s).removesuffix(".000").removeprefix("00:")
+            raise UsageError(
+                f"{time} was played before: session {session.info.id} goes on at {format_time(passed_s)}",
+                f'ask about it with hermes ask --session {session.info.id} --at {time} "{question.text}"',
+            )
+
+
+def rewound(session: Session, player: Player, at_s: float, screen: Screen) -> Player:
+    """The player with the newest saved memory at or before a moment; earlier questions that are lost are told."""
+    if notice := session.log().notice:
+        screen.warn(f"session {session.info.id}: {notice}")
     return replace(player, past=rewind(player.engine, session, at_s))
 
 

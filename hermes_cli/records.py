@@ -87,7 +87,7 @@ def logged_answer(asking: Asking, answered: Answer, remembered: bool = True) -> 
     """An answer in a session's log. Question and answer stand there as the memory takes them in.
 
     Args:
-        remembered: whether it colours what the memory keeps from here on.
+        remembered: whether the memory that it was asked is the one that goes on.
     """
     return {
         "type": "answer",
@@ -99,7 +99,7 @@ def logged_answer(asking: Asking, answered: Answer, remembered: bool = True) -> 
         "answer": answered.text,
         "finish_reason": answered.finish_reason,
         "evidence": _evidence(answered.evidence),
-        "remembered": remembered,
+        "remembered": remembered and asking.remember,
         "created": _now(),
     }
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from hermes.events import Answer, ChunkEncoded, Moment
 from hermes.timecode import format_time
@@ -29,6 +29,7 @@ class Screen:
         self._console = _make_console(options.color)
         self._progress = NoProgress()
         self._typing = False  # questions are typed at our prompt, so they are on the screen already
+        self._owned = False  # somebody else draws on the terminal, and we write lines above it
 
     @contextmanager
     def busy(self, text: str) -> Iterator[None]:
@@ -77,10 +78,20 @@ class Screen:
         if not self._options.quiet:
             self._print(f"warning: {text}")
 
-    def prompt(self, text: str) -> None:
-        """The start of a line that the user goes on with."""
-        self._typing = True
-        self._print(text, end="")
+    def hand_over(self) -> None:
+        """Let somebody else draw on the terminal from here on."""
+        self._progress.hide()
+        self._owned = self._typing = True
+
+    def say(self, text: str) -> None:
+        """Lines that were asked for."""
+        self._print(text)
+
+    def drawn(self, renderable: RenderableType) -> str:
+        """What rich makes of something for this terminal, as text."""
+        with self._console.capture() as captured:
+            self._console.print(renderable)
+        return captured.get().rstrip("\n")
 
     def complain(self, failure: Failure) -> None:
         """An error that does not end the program."""
@@ -102,7 +113,8 @@ class Screen:
 
     @property
     def _draws(self) -> bool:
-        return self._console.is_terminal and self._options.progress == "auto" and not self._options.quiet
+        wanted = self._options.progress == "auto" and not self._options.quiet
+        return self._console.is_terminal and wanted and not self._owned
 
     def _print(self, text: str, style: str | None = None, end: str = "\n") -> None:
         self._progress.hide()
@@ -114,7 +126,7 @@ def _make_console(color: str) -> Console:
     terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     colored = color == "always" or (color == "auto" and terminal and not os.environ.get("NO_COLOR"))
     system: Literal["auto", "standard"] | None = None if not colored else "auto" if terminal else "standard"
-    return Console(file=sys.stderr, force_terminal=terminal, color_system=system, highlight=False, markup=False, emoji=False)
+    return Console(stderr=True, force_terminal=terminal, color_system=system, highlight=False, markup=False, emoji=False)
 
 
 def _timing(answer: Answer) -> str:

@@ -11,20 +11,25 @@ from hermes.config import Sampling
 from hermes.errors import HermesError, ResourceError, UsageError
 from hermes.events import Answer, AnswerDelta
 from hermes.live import LiveServer, Turnstile
-from hermes.sessions import Session, SessionStore, SessionWriter, SourceIdentity, rewind
+from hermes.sessions import Recorder, Session, SessionStore, SessionWriter, SourceIdentity, rewind
+from hermes.timecode import Anchor, format_time, parse
 from hermes_cli import records
 from hermes_cli.failures import describe
+from hermes_cli.kept import kept_settings
 from hermes_cli.options import SavingOptions, Settings
-from hermes_cli.player import Asking, Event, Player, Warned
+from hermes_cli.player import Asking, Event, Player, Warned, as_it_is
 from hermes_cli.questions import TimedQuestion
-from hermes_cli.recall import kept_settings, recalled_film
+from hermes_cli.recall import BRING_BACK, OR_NEAREST, lost_film, reaches, replayed_film
 from hermes_cli.saving import Saver
 from hermes_cli.screen import Screen
+from hermes_cli.transport import Transport
 from hermes_cli.viewing import Viewing
 
 Record = dict[str, Any]
 Turn = Callable[[], AbstractContextManager[Any]]
 Events = Generator[Event, None, None]
+
+_RECORD = "record"  # the setting of a session
 
 
 @dataclass(frozen=True)
@@ -63,8 +68,11 @@ class Host:
         player = replace(self.player, sampling=_sampling(self.player, sampling), turn=turn)
         if player.engine.now_s is None:
             raise UsageError("the video has not begun", "ask again in a moment")
-        remembered = at is None
-        player, events = self._now(player, question) if at is None else self._then(player, question, at)
+        remembered = at is None or parse(at).anchor in {Anchor.NOW, Anchor.END}
+        if at is None or remembered:
+            events = player.ask(question)
+        else:
+            player, events = self.then(player, question, at, bool(request.get("nearest")), OR_NEAREST)
         with closing(events):
             asking: Asking | None = None
             for event in events:
@@ -83,19 +91,52 @@ class Host:
                         record = records.answer(player, asking, event.text, event, waiting)
                         yield {"type": "answer", "answered": asdict(event), "record": record}
 
-    def _now(self, player: Player, question: str) -> tuple[Player, Events]:
-        return player, player.ask(question)
+    def keep_past(self) -> Callable[[Event], None]:
+        """Logs an answer about the past, given the events of it."""
+        asked: list[Asking] = []
 
-    def _then(self, player: Player, question: str, at: str) -> tuple[Player, Events]:
+        def keep(event: Event) -> None:
+            match event:
+                case Asking():
+                    asked.append(event)
+                case Answer():
+                    self.log(records.logged_answer(asked[-1], event, remembered=False))
+
+        return keep
+
+    def then(
+        self, player: Player, question: str, at: str, nearest: bool = False, hint: str = BRING_BACK
+    ) -> tuple[Player, Events]:
+        """Ask about a moment that was played, with a memory of its own: the player that answers, and its events.
+
+        Args:
+            nearest: ask the memory that was saved last before that moment, and do without the source.
+            hint: what to do about a source that is gone or has changed.
+
+        Raises:
+            UsageError: the time cannot be read, or has not been played yet; the frames before it are gone, and no memory was
+                saved.
+        """
         from hermes.engine import StreamEngine  # noqa: PLC0415 - loads torch
 
-        live, film = player.engine, recalled_film(self.session)
+        live, film = player.engine, lost_film(self.session) if nearest else replayed_film(self.session, hint)
         moment_s = film.moment(at)
         if live.now_s is None or moment_s > live.now_s:
             raise UsageError(f"{at} has not been played yet", "leave --at out to ask about now")
         engine = StreamEngine(live.model, live.config, live.policy, live.prompt_style)
-        past = replace(player, film=film, engine=engine, past=rewind(engine, self.session, moment_s), turn=nullcontext)
-        return past, past.play([TimedQuestion(moment_s, question)], to_the_end=False)
+        coming = rewind(engine, self.session, moment_s)
+        past = replace(player, film=film, engine=engine, past=coming, turn=nullcontext, take=as_it_is, transport=Transport())
+        if reaches(self.session, film, moment_s):
+            return past, past.play([TimedQuestion(moment_s, question)], to_the_end=False)
+        if engine.now_s is None:
+            raise UsageError("no memory was saved before that moment yet", "give a later --at")
+        return past, _from_saved(past, question)
+
+
+def _from_saved(player: Player, question: str) -> Events:
+    assert player.engine.now_s is not None
+    yield Warned(f"answered from the memory that was saved at {format_time(player.engine.now_s)}")
+    yield from player.ask(question)
 
 
 def _sampling(player: Player, changes: Record) -> Sampling:
@@ -106,8 +147,10 @@ def _sampling(player: Player, changes: Record) -> Sampling:
 
 
 @contextmanager
-def kept(watched: Viewing, saving: SavingOptions, settings: Settings, what: Session | str | None) -> Iterator[None]:
+def kept(watched: Viewing, saving: SavingOptions, settings: Settings, what: Session | str | None) -> Iterator[Host | None]:
     """While it lasts, what is watched is saved as a session, and other processes may ask about it.
+
+    It yields who answers about the session; None where nothing is saved.
 
     Args:
         what: the session that goes on, or the source of a new one.
@@ -117,18 +160,22 @@ def kept(watched: Viewing, saving: SavingOptions, settings: Settings, what: Sess
     """
     writer = _open_writer(watched, saving, settings, what)
     if writer is None:
-        yield
+        turnstile = Turnstile()
+        watched.player = replace(watched.player, turn=turnstile.turn)
+        yield None
         return
     turnstile, screen = Turnstile(), watched.screen
     watched.player = player = replace(watched.player, turn=turnstile.turn)
-    saver = Saver(writer, player, screen.warn)
-    watched.saved = saver.show
+    saver = Saver(writer, _recorder(writer, player, saving), player, screen.warn)
+    watched.player, watched.saved = replace(player, take=saver.take), saver.show
+    host = Host(player, writer, saver.log)
     try:
-        with _listening(LiveServer(writer.folder, Host(player, writer, saver.log).answer, turnstile), screen):
-            yield
+        with _listening(LiveServer(writer.folder, host.answer, turnstile), screen):
+            yield host
     finally:
         saver.close()
-        screen.note(f'session {writer.info.id}: hermes ask --at TIME "QUESTION" goes back to any moment of it')
+        if writer.last_s is not None:
+            screen.note(f'session {writer.info.id}: hermes ask --at TIME "QUESTION" goes back to any moment of it')
 
 
 def _open_writer(
@@ -138,8 +185,10 @@ def _open_writer(
     if not saving.save:
         return None
     if isinstance(what, Session):
+        if saving.record and not _is_recorded(what):
+            raise UsageError(f"session {what.info.id} has not been recorded from its start", "leave --record out")
         return store.reopen(what, saving.session_size)
-    kept_options = kept_settings(watched.player, settings)
+    kept_options = kept_settings(watched.player, settings) | {_RECORD: saving.record}
     source = SourceIdentity.of(str(what))
     try:
         return store.create(source, model.name, model.revision, kept_options, saving.name, saving.session_size)
@@ -148,6 +197,15 @@ def _open_writer(
             raise
         watched.screen.warn(f"this run is not saved as a session: {error}")
         return None
+
+
+def _recorder(session: Session, player: Player, saving: SavingOptions) -> Recorder | None:
+    recorded = _is_recorded(session)
+    return Recorder(session.folder, player.engine.frames_seen, saving.session_size) if recorded else None
+
+
+def _is_recorded(session: Session) -> bool:
+    return bool(session.info.settings.get(_RECORD))  # sessions of the first days do not say
 
 
 @contextmanager

@@ -28,18 +28,20 @@ class Viewing:
 
     Attributes:
         saved: keeps each event, if anything does.
+        drawn: draws each event, if anything but the screen does.
     """
 
     def __init__(self, player: Player, answers: Answers, screen: Screen) -> None:
         self.player, self.answers, self.screen = player, answers, screen
         self.tally = Tally(at=player.engine.now_s, visual_tokens=max(player.engine.visual_tokens))
         self.saved: Callable[[Event], None] = lambda event: None
+        self.drawn: Callable[[Event], None] = lambda event: None
         answers.start(player, self.tally)
 
     def play(self, questions: Sequence[TimedQuestion], to_the_end: bool = True) -> None:
         """Play the film and answer on the way; arguments and errors as `Player.play`."""
         self.screen.start(self.player, math.inf if to_the_end else questions[-1].time_s)
-        self._show(self.player.play(questions, to_the_end))
+        self.show(self.player.play(questions, to_the_end))
         self.screen.note(str(self.tally))
 
     def play_on(self, questions: Sequence[TimedQuestion]) -> int:
@@ -63,7 +65,7 @@ class Viewing:
 
     def ask(self, question: str) -> None:
         """Answer a question about the newest frame; an answer that is interrupted is shown as far as it came."""
-        self._show(self.player.ask(question))
+        self.show(self.player.ask(question))
 
     def finish(self) -> None:
         """Say that the work is done; raises `typer.Exit` with the code for a partial result if the film ended early."""
@@ -71,14 +73,21 @@ class Viewing:
         if self.player.film.source.report.ended_early:
             raise typer.Exit(PartialError.exit_code)
 
-    def _show(self, events: Generator[Event, None, None]) -> None:
+    def show(self, events: Generator[Event, None, None], saved: Callable[[Event], None] | None = None) -> None:
+        """Take events to wherever they are shown; what they come from is closed, whatever happens.
+
+        Args:
+            saved: keeps them instead of what keeps the others.
+        """
+        saved = saved or self.saved
         try:
             with closing(events):  # whatever happens, the memory is free again
                 for event in events:
                     self.tally.add(event)
                     self.answers.show(event)
                     self.screen.show(event, self.tally)
-                    self.saved(event)
+                    self.drawn(event)
+                    saved(event)
         except (KeyboardInterrupt, SystemExit):
             self.answers.interrupt()
             raise

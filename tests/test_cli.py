@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import itertools
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
-import termios
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -521,36 +517,6 @@ def test_what_ends_the_import_of_the_program_is_no_traceback(
     written = capsys.readouterr().err
     assert said in written
     assert len(written.splitlines()) == (2 if said else 0)
-
-
-def test_a_terminal_gets_a_bar_and_a_prompt(film: Path) -> None:
-    controller, device = pty.openpty()
-    settings: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), device)
-    settings |= {"start_new_session": True, "preexec_fn": lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)}  # for Ctrl-C
-    process = start("watch", film, *SMALL_MEMORY, **settings, env=environment(TERM="xterm", COLUMNS="100", LANG="C.UTF-8"))
-    os.close(device)
-    screen = read_until(controller, b">>> ")
-    assert b"/ 00:00:16 (" in screen  # the bar
-    assert screen.rindex(b"\x1b[?25h") > screen.rindex(b"\x1b[?25l")  # the cursor is back
-    assert screen.endswith(b"hermes 00:00:15 >>> ")
-    os.write(controller, b"What is on screen?\n")
-    [echo, answer, drew, prompt] = read_until(controller, b">>> ").splitlines()
-    assert (echo, prompt) == (b"What is on screen?", b"hermes 00:00:15 >>> ")
-    assert answer.endswith(b".")
-    assert b"drew on 00:" in drew
-    os.write(controller, b"half a question\x03")
-    assert b"Use Ctrl+D or /bye to exit." in read_until(controller, b">>> ")
-    os.write(controller, b"\x04")
-    assert process.wait(timeout=120) == 0
-    os.close(controller)
-
-
-def read_until(controller: int, mark: bytes) -> bytes:
-    read = b""
-    while not read.endswith(mark):
-        assert select.select([controller], [], [], 120)[0], read
-        read += os.read(controller, 65536)
-    return read
 
 
 def test_streams_that_cannot_be_written_have_their_exit_codes() -> None:

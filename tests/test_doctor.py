@@ -16,7 +16,7 @@ import torch
 
 from hermes import errors
 from hermes.machine import Accelerator, HostMemory
-from hermes.sources import codecs
+from hermes.sources import cameras, codecs
 from hermes_cli import checks, failures
 from hermes_cli.app import main
 from hermes_cli.checks import CHECKS, Check, Finding, examine
@@ -234,10 +234,10 @@ def test_cameras_are_the_nodes_with_pictures_in_the_order_of_their_numbers(
         node.mkdir()
         (node / "name").write_text(f"{name}\n")
         (node / "index").write_text(f"{index}\n")
-    monkeypatch.setattr(checks, "_VIDEO_NODES", tmp_path)
+    monkeypatch.setattr(cameras, "_NODES", tmp_path)
     (finding,) = look("cameras")
     assert (finding.state, finding.finding) == ("ok", "Webcam (/dev/video2), Capture card (/dev/video10)")
-    monkeypatch.setattr(checks, "_VIDEO_NODES", tmp_path / "none")
+    monkeypatch.setattr(cameras, "_NODES", tmp_path / "none")
     (finding,) = look("cameras")
     assert (finding.state, finding.facts) == ("note", {"names": []})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hermes.sessions import SessionStore
+from hermes.sessions import SessionStore, SessionWriter
 from hermes.tiny.clip import write_clip
 from hermes.tiny.world import RandomSource, make_video
 from hermes_cli.app import main
@@ -100,6 +101,161 @@ def test_a_run_goes_on_where_it_stopped(run: Any, film: Path) -> None:
     assert session.info.id in told
 
 
+def test_what_was_played_before_a_session_goes_on_is_for_ask(run: Any, film: Path) -> None:
+    run("watch", film, *MEMORY)
+    session = SessionStore().latest()
+    assert session.checkpoints[-1].time_s == 15
+    assert run("watch", "-c", "--ask", f"00:15 {NOW}")[0] == 0
+    code, out, told = run("watch", "-c", "--ask", f"00:03 {NOW}")
+    assert (code, out) == (2, "")
+    assert f'hermes ask --session {session.info.id} --at 00:03 "{NOW}"' in told
+    assert "the session" not in told.splitlines()[-1]  # nothing was played
+
+
+def test_a_video_that_was_moved_is_found_where_it_is(run: Any, film: Path) -> None:
+    run("watch", film, *MEMORY)
+    then = run("ask", "--at", "00:05", NOW)[1]
+    moved = film.rename(film.with_name("moved.mp4"))
+    code, _, told = run("ask", "--at", "00:05", NOW)
+    assert (code, f"{film}: it is gone" in told, "--nearest" in told, "--source" in told) == (2, True, True, True)
+    code, _, told = run("watch", "-c")
+    assert (code, f"{film}: it is gone" in told, "--nearest" in told) == (2, True, False)
+    session = SessionStore().latest().info.id
+    assert run("ask", "--source", moved, "--at", "00:05", NOW)[:2] == (0, then)
+    assert run("ask", "--session", session, "--source", moved, "--at", "00:05", NOW)[:2] == (0, then)
+    assert run("watch", "-c", moved)[0] == 0
+    assert run("watch", "--session", session, moved)[0] == 0
+
+
+def test_the_nearest_memory_is_asked_with_times_that_need_the_length(run: Any, film: Path) -> None:
+    run("watch", film, *MEMORY)
+    film.unlink()
+    for at in ("50%", "-5s", "end", "00:11"):
+        code, out, _ = run("ask", "--nearest", "--at", at, NOW)
+        assert (code, out.count("\n")) == (0, 1), at
+    code, _, told = run("ask", "--nearest", "--at", "00:40", NOW)
+    assert (code, "ends at 00:00:16.000" in told) == (2, True)
+
+
+def test_a_session_is_of_one_source_and_has_one_name(run: Any, film: Path, tmp_path: Path) -> None:
+    run("watch", film, *MEMORY, "--name", "garden")
+    other = tmp_path / "other.mp4"
+    write_clip(make_video(4, RandomSource(3)), other, size=96)
+    for command in (("watch", "--session", "garden", other), ("ask", "--session", "garden", "--source", other, NOW)):
+        code, out, told = run(*command)
+        assert (code, out) == (2, "")
+        assert f"and not of {other}" in told
+    code, _, told = run("watch", "-c", "--name", "yard")
+    assert (code, "--name cannot be changed" in told) == (2, True)
+
+
+def test_only_damaged_sessions_are_not_no_session(run: Any, film: Path) -> None:
+    run("watch", film, *MEMORY, "--name", "garden")
+    session = SessionStore().latest()
+    (session.folder / "session.json").write_bytes(b"")
+    for command in (("ask", NOW), ("watch", "-c"), ("watch", "-c", film), ("ask", "--source", film, NOW)):
+        code, out, told = run(*command)
+        assert (code, out) == (3, "")
+        assert "there is no session" not in told
+    assert "says which cannot be read" in run("ask", "--session", "garden", NOW)[2]
+
+
+def test_a_damaged_log_is_told(run: Any, film: Path) -> None:
+    run("watch", film, *MEMORY, "--ask", f"00:05 {NOW}")
+    log = SessionStore().latest().log().path
+    log.write_bytes(log.read_bytes().replace(b'"frames": 6', b'"frames": null'))
+    for command in (("ask", "--at", "00:15", NOW), ("watch", "-c")):
+        code, _, told = run(*command)
+        assert (code, "recovered 1 of 2 entries" in told) == (0, True)
+        log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:2]))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("fps",), None),
+        (("fps",), "1"),
+        (("fps",), 0.0),
+        (("end",), "late"),
+        (("start",), -1.0),
+        (("duration",), "long"),
+        (("policy",), "none"),
+        (("dtype",), 32),
+        (("max_pixels",), "many"),
+        (("memory",), []),
+        (("memory", "budget"), "24"),
+        (("memory", "budget"), -1),
+        (("memory", "smoothing"), [1.0]),
+        (("memory", "unknown"), 1),
+        (("sampling", "seed"), 0.5),
+        (("sampling",), None),
+    ],
+    ids=str,
+)
+def test_settings_that_are_none_are_damage(run: Any, kept_session: Path, path: tuple[str, ...], value: object) -> None:
+    info = json.loads((kept_session / "session.json").read_text())
+    *groups, name = path
+    group = info["settings"]
+    for each in groups:
+        group = group[each]
+    group[name] = value
+    (kept_session / "session.json").write_text(json.dumps(info))
+    for command in (("ask", "--at", "00:05", NOW), ("ask", "--nearest", NOW), ("watch", "-c")):
+        code, out, told = run(*command)
+        assert (code, out) == (3, "")
+        assert f"session {kept_session.name} is damaged" in told
+
+
+def test_settings_that_are_missing_are_damage(run: Any, kept_session: Path) -> None:
+    whole = json.loads((kept_session / "session.json").read_text())
+    for name in ("fps", "start", "end", "policy", "memory", "sampling", "prompt_style", "dtype", "quant", "max_pixels"):
+        settings = {key: value for key, value in whole["settings"].items() if key != name}
+        (kept_session / "session.json").write_text(json.dumps({**whole, "settings": settings}))
+        code, _, told = run("ask", "--at", "00:05", NOW)
+        assert (code, f"session {kept_session.name} is damaged" in told) == (3, True)
+
+
+@pytest.fixture
+def kept_session(run: Any, film: Path) -> Path:
+    """The folder of a session."""
+    run("watch", film, *MEMORY, "--end", "00:02")
+    return SessionStore().latest().folder
+
+
+def test_memories_that_cannot_be_saved_cost_no_answer(run: Any, film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(writer: SessionWriter, state: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(SessionWriter, "save", fail)
+    code, out, told = run("watch", film, *MEMORY, "--ask", f"00:05 {NOW}", "--ask", f"00:14 {NOW}")
+    assert (code, out.count("\n"), told.count("no longer saved")) == (0, 2, 1)
+    assert "the memory is no longer saved: No space left" in told
+    session = SessionStore().latest()
+    assert [record["type"] for record in session.log()] == ["answer", "answer", "stop"]
+    assert f"session {session.info.id}:" in told
+    monkeypatch.setattr(SessionWriter, "append", fail)
+    _, _, told = run("watch", film, *MEMORY, "--ask", f"00:05 {NOW}")
+    assert told.count("no longer saved") == 2
+    assert "goes back to any moment" not in told  # there is nothing to go back to
+
+
+def test_a_film_that_never_began_leaves_no_invitation(run: Any, film: Path) -> None:
+    code, _, told = run("watch", film, *MEMORY, "--start", "00:00.2", "--end", "00:00.4")
+    assert code == 2
+    assert "hermes ask --at TIME" not in told
+
+
+def test_hints_are_commands_that_exist(run: Any, film: Path) -> None:
+    run("watch", film, *MEMORY)
+    assert 'hermes ask --at 3 "What' in run("ask", "--at", "3")[2]
+    assert f'hermes ask {film} "What' in run("ask", film)[2]
+    code, _, told = run("ask", "What", "is", "this")
+    assert (code, 'in quotes: hermes ask "What is this"' in told) == (3, True)
+    assert "quotes" not in run("ask", "nothing.mp4", "What is this?")[2]
+    code, _, told = run("watch", film, *MEMORY, "--session-size", "0")
+    assert (code, "leaves no room" in told) == (2, True)
+
+
 def test_a_session_keeps_its_settings(run: Any, film: Path) -> None:
     run("watch", film, *MEMORY, "--name", "garden")
     for flags in (("--fps", "2"), ("--policy", "fifo"), ("--quant", "8bit"), ("--budget", "30")):
@@ -147,11 +303,22 @@ def test_another_process_asks_a_running_watch(run: Any, film: Path) -> None:
     store = SessionStore()
     wait_for(lambda: any(session.checkpoints and session.checkpoints[-1].frames == 16 for session in store.sessions()))
     now, then = run("ask", NOW), run("ask", "--at", "00:03", NOW, "--json")
+    assert [run("ask", "--at", at, NOW)[:2] for at in ("now", "end")] == [now[:2]] * 2
+    away = film.rename(film.with_suffix(".away"))
+    code, _, told = run("ask", "--at", "00:10", NOW)
+    assert (code, "it is gone" in told, "--nearest" in told) == (2, True, True)
+    code, near, told = run("ask", "--at", "00:10", "--nearest", NOW, "--json")
+    assert (code, "warning: answered from the memory that was saved at" in told) == (0, True)
+    away.rename(film)
     out, told = watch.communicate(NOW)
     assert (watch.returncode, now) == (0, (0, out, now[2])), told
     assert json.loads(then[1])["at"] == 3.0
     answers = store.latest().log().answers
-    assert [(record["at"], record["remembered"]) for record in answers] == [(3.0, False), (15.0, True), (15.0, True)]
+    nearest = json.loads(near)["at"]
+    assert nearest <= 10
+    assert sorted((record["at"], record["remembered"]) for record in answers) == sorted(
+        [(3.0, False), (nearest, False), *[(15.0, True)] * 4]
+    )
     assert run("ask", "--at", "00:03", NOW)[1] == f"{json.loads(then[1])['answer']}\n"  # the same when nobody watches
 
 

@@ -283,12 +283,13 @@ def test_a_session_has_one_writer_and_any_number_of_readers(store: SessionStore)
     with pytest.raises(UsageError, match="another process"):
         store.reopen(session)
     with pytest.raises(UsageError, match="another process"):
-        store.remove(session)
+        store.remove(session.folder)
 
     def intrude() -> None:
-        for step in (store.reopen, store.remove):
-            with pytest.raises(UsageError, match="another process"):
-                step(Session(session.folder))
+        with pytest.raises(UsageError, match="another process"):
+            store.reopen(Session(session.folder))
+        with pytest.raises(UsageError, match="another process"):
+            store.remove(session.folder)
 
     assert _in_a_fork(intrude) == 0
     writer.append(RECORDS[0])
@@ -299,7 +300,7 @@ def test_a_session_has_one_writer_and_any_number_of_readers(store: SessionStore)
         again.append(RECORDS[1])
         assert session.is_live
     assert list(session.log()) == RECORDS[:2]
-    store.remove(session)
+    store.remove(session.folder)
     assert store.sessions() == []
     assert not session.folder.exists()
 
@@ -362,9 +363,23 @@ def test_a_damaged_line_is_told_and_kept(written: SessionWriter, damage: bytes) 
     assert path.read_bytes().startswith(before + damage)
 
 
+def test_a_record_that_lacks_what_it_should_hold_is_damage(written: SessionWriter) -> None:
+    answer = {"type": "answer", "at": 3.0, "frames": 4, "question": "?", "answer": "!", "remembered": True}
+    odd: list[dict[str, Any]] = [{"at": "3"}, {"at": None}, {"at": True}, {"at": 1e300}, {"answer": 3}, {"question": None}]
+    odd += [{"frames": None}, {"frames": "4"}, {"frames": -1}, {"frames": 4.5}]
+    for change in odd:
+        written.append(answer | change)
+    written.append({"type": "stop", "at": "late"})
+    with written.log().path.open("ab") as file:
+        file.write(b'{"type": "stop", "at": NaN}\n{"type": "stop", "at": 1e999}\n')
+    assert list(written.log()) == RECORDS
+    assert written.log().damaged == len(odd) + 3
+    for whole in (answer, answer | {"remembered": False, "frames": None}, {"type": "stop", "at": None}):
+        written.append(whole)
+        assert written.log().records[-1] == whole
+
+
 def test_a_whole_log_says_nothing_and_gives_its_answers_by_time(written: SessionWriter, tmp_path: Path) -> None:
-    for odd in ({"at": "3"}, {"at": None}, {"at": math.pi, "answer": 3}, {"at": True}):
-        written.append({"type": "answer", "question": "?", "answer": "!", **odd})
     assert written.log().notice is None
     assert written.log().answers == [RECORDS[2], RECORDS[0]]
     written.log().path.write_bytes(b"")
@@ -400,6 +415,12 @@ def test_a_newer_damaged_or_foreign_session_is_told_skipped_and_left_alone(store
         "moved": {"id": "another"},
         "more": {"unknown": 1},
         "sourceless": {"source": None},
+        "version a text": {"version": "2"},
+        "version null": {"version": None},
+        "version zero": {"version": 0},
+        "version true": {"version": True},
+        "not finite": b'{"format": "hermes session", "version": NaN}',
+        "sizeless": {"source": {"name": "film.mp4", "path": "/film.mp4", "size": "big"}},
     }
     whole = json.loads((good.folder / "session.json").read_bytes())
     for name, content in wrong.items():
@@ -408,11 +429,12 @@ def test_a_newer_damaged_or_foreign_session_is_told_skipped_and_left_alone(store
         data = content if isinstance(content, bytes) else json.dumps({**whole, "id": name, **content}).encode()
         (folder / "session.json").write_bytes(data)
     (store.folder / "nothing").mkdir()
+    (store.folder / "a folder" / "session.json").mkdir(parents=True)
     (store.folder / "a file").write_text("x")
-    before = {path: path.read_bytes() for path in store.folder.rglob("*.json")}
+    before = {path: path.read_bytes() for path in store.folder.rglob("*.json") if path.is_file()}
     assert [session.info.id for session in store.sessions()] == [good.info.id]
-    assert len(store.damaged()) == len(wrong) + 1
-    for name in [*wrong, "nothing"]:
+    assert len(store.damaged()) == len(wrong) + 2
+    for name in [*wrong, "nothing", "a folder"]:
         with pytest.raises(SourceError, match=rf"^session {name}\b") as caught:
             store.find(name)
         assert caught.value.hint
@@ -420,13 +442,51 @@ def test_a_newer_damaged_or_foreign_session_is_told_skipped_and_left_alone(store
         store.find("newer")
     assert "update" in newer.value.hint
     begin(store).close()
-    assert before.items() <= {path: path.read_bytes() for path in store.folder.rglob("*.json")}.items()
+    assert before.items() <= {path: path.read_bytes() for path in store.folder.rglob("*.json") if path.is_file()}.items()
+
+
+def test_a_folder_in_place_of_a_file_breaks_nothing(written: SessionWriter, store: SessionStore) -> None:
+    written.close()
+    for name in ("log.jsonl", "lock"):
+        (written.folder / name).unlink()
+        (written.folder / name).mkdir()
+    session = store.latest()
+    assert (list(session.log()), session.is_live, session.last_s) == ([], False, None)
+    assert session.log().notice == f"{session.folder / 'log.jsonl'} cannot be read: Is a directory"
+    with pytest.raises(SourceError, match=r"cannot be written: lock: Is a directory"):
+        store.reopen(session)
+    store.remove(session.folder)
+    assert not session.folder.exists()
+
+
+def test_what_was_watched_is_told_by_memories_stops_and_what_was_asked_on_the_way(store: SessionStore) -> None:
+    writer = begin(store)
+    assert writer.last_s is None
+    saved = writer.save(state(7))
+    assert writer.last_s == saved.time_s
+    answer = {"type": "answer", "frames": 9, "question": "?", "answer": "!"}
+    for record, last_s in (
+        (answer | {"at": 99.0, "remembered": False}, saved.time_s),
+        ({"type": "stop", "at": None}, saved.time_s),
+        (answer | {"at": 8.5, "remembered": True}, 8.5),
+        ({"type": "stop", "at": 11.0, "frames": 12}, 11.0),
+        (answer | {"at": 4.0, "remembered": True}, 11.0),
+    ):
+        writer.append(record)
+        assert writer.last_s == last_s
 
 
 def _with_metadata(path: Path, **changes: str) -> None:
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()
     save_file({name: tensor.clone() for name, tensor in load_file(path).items()}, path, {**metadata, **changes})
+
+
+def _flip(path: Path, index: int) -> None:
+    """One bit of it."""
+    data = bytearray(path.read_bytes())
+    data[index] ^= 1
+    path.write_bytes(data)
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
@@ -438,6 +498,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "folder": lambda path: path.rename(path.with_name("away")).parent.joinpath(path.name).mkdir(),
     "foreign": lambda path: save_file({"a": torch.zeros(3)}, path),
     "newer": lambda path: _with_metadata(path, version="99"),
+    "version null": lambda path: _with_metadata(path, version="null"),
+    "a flipped bit": lambda path: _flip(path, -1),
+    "another answer": lambda path: path.write_bytes(path.read_bytes().replace(b"a fingerprint", b"a fingerprinT")),
+    "no checksum": lambda path: _with_metadata(path, crc32=""),
     "no owner": lambda path: _with_metadata(path, owner="[]"),
     "no json": lambda path: _with_metadata(path, last_exchange="{"),
     "timeless": lambda path: save_file({"a": torch.zeros(3)}, path, {"format": "hermes checkpoint", "version": "1"}),
@@ -463,10 +527,16 @@ def test_a_damaged_checkpoint_is_told_and_left_alone(store: SessionStore, damage
 def test_other_files_in_the_folder_are_no_checkpoints(store: SessionStore) -> None:
     with begin(store) as writer:
         saved = writer.save(state(2))
-        for name in ("model.safetensors", "00000001-x.safetensors", "00000001-1..2.safetensors", f".{saved.path.name}.tmp"):
+        for name in (
+            "model.safetensors",
+            "00000001-x.safetensors",
+            "00000001-1..2.safetensors",
+            "00000009-1e999.safetensors",
+            f".{saved.path.name}.tmp",
+        ):
             (writer.folder / name).write_bytes(b"x" * 10)
         assert writer.checkpoints == (saved,)
-        assert writer.nbytes >= saved.nbytes + 40
+        assert writer.nbytes >= saved.nbytes + 50
     store.reopen(store.latest()).close()
     assert {path.name for path in writer.folder.glob("*.safetensors")} > {"model.safetensors", saved.path.name}
     assert not list(writer.folder.glob(".*"))
@@ -542,6 +612,27 @@ def test_the_latest_session_of_a_source(store: SessionStore, tmp_path: Path, mon
     assert store.latest(SourceIdentity.of("moved.mp4")).info == of_film
     with pytest.raises(UsageError, match=r"there is no session of film\.mp4"):
         store.latest(SourceIdentity.of("film.mp4"))
+
+
+def test_the_newest_session_is_not_skipped_when_it_is_damaged(store: SessionStore) -> None:
+    with begin(store, "a.mp4") as older:
+        good = older.info
+    bad = begin(store, "b.mp4")
+    bad.close()
+    (store.folder / "notes").mkdir()  # which is no session at all
+    assert store.latest().info == bad.info
+    (bad.folder / "session.json").write_bytes(b"")
+    with pytest.raises(SourceError, match=f"session {bad.info.id} is damaged") as caught:
+        store.latest()
+    assert "--session ID" in caught.value.hint
+    assert store.latest(SourceIdentity.of("a.mp4")).info == good
+    with pytest.raises(SourceError, match=r"no session that can be read is of b\.mp4"):
+        store.latest(SourceIdentity.of("b.mp4"))
+    store.remove(store.folder_of(good.id), store.folder_of(bad.info.id))
+    with pytest.raises(UsageError, match=r"there is no session$"):
+        store.latest()
+    with pytest.raises(UsageError, match=r"there is no session 'a folder'"):
+        store.folder_of("a folder")
 
 
 def test_a_source_knows_whether_it_has_changed(tmp_path: Path) -> None:

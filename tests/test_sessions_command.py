@@ -66,7 +66,15 @@ def run(store: SessionStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 def answer(at: float, question: str = "What is on screen?", text: str = "A red star.") -> dict[str, Any]:
-    return {"type": "answer", "at": at, "question": question, "answer": text, "finish_reason": "stop", "remembered": True}
+    return {
+        "type": "answer",
+        "at": at,
+        "question": question,
+        "answer": text,
+        "finish_reason": "stop",
+        "remembered": True,
+        "frames": 1,
+    }
 
 
 def begin(store: SessionStore, *answers: dict[str, Any], source: str = "film.mp4", name: str | None = None) -> SessionWriter:
@@ -136,6 +144,27 @@ def test_a_damaged_session_is_told_and_costs_no_other(store: SessionStore, run: 
     assert (done.code, done.out) == (3, "")
 
 
+def test_whatever_is_in_a_session_costs_no_other(store: SessionStore, run: Run) -> None:
+    good, odd = begin(store), begin(store, answer(20.0))
+    odd.close()
+    for name in ("lock", "log.jsonl"):
+        (odd.folder / name).unlink()
+        (odd.folder / name).mkdir()
+    (odd.folder / "00000001-1e999.safetensors").touch()
+    done = run()
+    assert done.code == 0
+    assert [line.split()[0] for line in done.out.splitlines()] == ["id", odd.info.id, good.info.id]
+    assert done.err.splitlines() == [
+        f"warning: session {odd.info.id}: {odd.folder}/log.jsonl cannot be read: Is a directory"
+    ]
+    assert json.loads(run("--json").out.splitlines()[0])["watched"] == 0.0
+
+
+def test_answers_about_what_was_never_watched_do_not_count_as_watched(store: SessionStore, run: Run) -> None:
+    begin(store, answer(20.0), answer(90.0) | {"remembered": False})
+    assert json.loads(run("--json").out)["watched"] == 20.0
+
+
 def test_show_has_facts_checkpoints_and_what_was_asked(store: SessionStore, run: Run, tmp_path: Path) -> None:
     film = tmp_path / "film.mp4"
     film.write_bytes(b"x")
@@ -191,6 +220,17 @@ def test_nothing_is_deleted_unless_everything_named_can_be(store: SessionStore, 
         assert message in done.err
     assert len(store.sessions()) == 2
     assert run("rm", "--yes").code == 2
+
+
+def test_a_damaged_session_is_deleted_by_its_whole_id(store: SessionStore, run: Run) -> None:
+    good, bad = begin(store), begin(store)
+    bad.close()
+    (bad.folder / "session.json").write_bytes(b"")
+    assert run("rm", "--yes", bad.info.id[:-1]).code != 0
+    assert run("rm", bad.info.id).code == 2  # it asks first
+    assert bad.folder.exists()
+    assert run("rm", "--yes", bad.info.id) == Done(0, "", "")
+    assert [path.name for path in store.folder.iterdir() if not path.name.startswith(".")] == [good.info.id]
 
 
 @pytest.mark.parametrize(("reply", "left"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("\x03", 1)])

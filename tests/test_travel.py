@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +15,15 @@ from hermes.config import MemoryConfig, Sampling
 from hermes.engine import StreamEngine
 from hermes.events import Answer
 from hermes.frames import Frame
+from hermes.guidance import Exchange
 from hermes.models import VideoModel
 from hermes.policies import make_policy
-from hermes.sessions import Session, SessionStore, SourceIdentity, rewind
+from hermes.sessions import Remembered, Session, SessionStore, SourceIdentity, rewind
+from hermes.sources import FrameList
+from hermes_cli.choosing import Choice
+from hermes_cli.film import Film
+from hermes_cli.player import Player
+from hermes_cli.questions import TimedQuestion
 from tests.conftest import noise_frames
 from tests.test_engine import assert_same_memory, memory_of
 
@@ -84,6 +92,26 @@ def test_at_ten_moments_the_memory_and_the_answer_are_those_of_then(
             assert said(live) == said(back)
         if text := questions.get(live.frames_seen):
             list(live.ask(text))
+
+
+def test_questions_are_repeated_in_the_order_of_their_frames(model: VideoModel, tmp_path: Path) -> None:
+    """A run that went on from an earlier memory logs its questions behind those that it repeats."""
+    with SessionStore(tmp_path).create(SourceIdentity.of("film"), model.name, None, {}) as writer:
+        for frames, question in ((17, "second"), (29, "third"), (5, "first"), (17, "second too")):
+            record = {"type": "answer", "at": frames - 1.0, "frames": frames, "question": question, "answer": "!"}
+            writer.append(record | {"remembered": True})
+        past = rewind(new_engine(model, "lazy"), writer, 0.0)
+    assert [item.exchange.question for item in past] == ["first", "second", "second too", "third"]
+
+
+def test_a_new_question_comes_behind_those_that_were_asked_at_its_frame(model: VideoModel) -> None:
+    engine = new_engine(model, "lazy")
+    past = deque([Remembered(5, Exchange("earlier", "!"))])
+    film = Film(FrameList(FILM[:8]), 1.0, 0.0, math.inf)
+    player = Player(film, engine, Sampling(max_new_tokens=2), "hermes", Choice("tiny", None, "a test"), past)
+    list(player.play([TimedQuestion(4.0, "later")]))
+    assert engine.last_exchange is not None
+    assert engine.last_exchange.question == "later"
 
 
 def test_without_a_saved_memory_everything_is_read_again(model: VideoModel, tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def imports(file: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file} has a relative import"
             assert node.module
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+            named = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= named if named <= MODULES.keys() else named | {node.module}  # only modules: not what the package offers
     return found
 
 

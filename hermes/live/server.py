@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from hermes.errors import HermesError, ResourceError, UsageError
-from hermes.live.address import SOCKET_NAME, listen, peer_user
+from hermes.live.address import SOCKET_NAME, connect, listen, peer_user
 from hermes.live.protocol import REQUEST_BYTES, Record, error_record, parse_request, to_line
 from hermes.live.turnstile import PATROL_S, Turnstile
 
@@ -69,11 +69,11 @@ class LiveServer:
         """What the end of the block does; when this returns, none of its threads runs."""
         if self._closing.is_set():
             return
-        with suppress(OSError):  # the session may have been deleted
-            (self._folder / SOCKET_NAME).unlink()
         self._closing.set()
-        with suppress(OSError):  # wakes the door where the system does that; elsewhere it looks up soon
-            self._listener.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError, HermesError):  # the session may have been deleted
+            connect(self._folder).close()  # wakes the door, which looks up by itself otherwise, but later
+        with suppress(OSError):
+            (self._folder / SOCKET_NAME).unlink()
         self._door.join()
         deadline = time.monotonic() + self._grace_s
         for asker in self._askers:
@@ -93,7 +93,10 @@ class LiveServer:
                 except OSError:  # no file handle is left: one may be, later
                     self._closing.wait(PATROL_S)
                     continue
-                self._welcome(connection)
+                if self._closing.is_set():
+                    connection.close()
+                else:
+                    self._welcome(connection)
 
     def _welcome(self, connection: socket.socket) -> None:
         self._askers = [asker for asker in self._askers if asker.thread.is_alive()]

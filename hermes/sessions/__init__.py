@@ -5,6 +5,7 @@ from __future__ import annotations
 from hermes.sessions.checkpoints import Checkpoint
 from hermes.sessions.identity import FORMAT_VERSION, SessionInfo, SourceIdentity
 from hermes.sessions.log import Log
+from hermes.sessions.recording import Recorder, Recording, find_recording
 from hermes.sessions.session import Session, SessionWriter
 from hermes.sessions.store import SessionStore
 from hermes.sessions.thinning import default_cap, thinned
@@ -14,6 +15,8 @@ __all__ = [
     "FORMAT_VERSION",
     "Checkpoint",
     "Log",
+    "Recorder",
+    "Recording",
     "Remembered",
     "Session",
     "SessionInfo",
@@ -21,6 +24,7 @@ __all__ = [
     "SessionWriter",
     "SourceIdentity",
     "default_cap",
+    "find_recording",
     "rewind",
     "thinned",
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +16,14 @@ from hermes.sessions.files import write_atomically
 from hermes.sessions.identity import FORMAT_VERSION, check_version
 
 if TYPE_CHECKING:  # a list of sessions needs no torch
+    from torch import Tensor
+
     from hermes.engine import EngineState
 
 _FORMAT = "hermes checkpoint"
 _NAME = re.compile(r"([0-9]{8,12})-([0-9.e+-]{1,32})\.safetensors")
 _CACHE, _TIMES = "cache.", "frame_times_s"  # names of tensors
+_CHECKSUM = "crc32"
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,10 @@ def _checkpoint(path: Path) -> Checkpoint | None:
     """None where the name is not one of ours, or the file has just been thinned out by its writer."""
     name = _NAME.fullmatch(path.name)
     try:
-        return Checkpoint(path, int(name[1]), float(name[2]), path.stat().st_size) if name else None
-    except (FileNotFoundError, ValueError):
+        found = Checkpoint(path, int(name[1]), float(name[2]), path.stat().st_size) if name else None
+    except (OSError, ValueError):
         return None
+    return found if found and math.isfinite(found.time_s) else None
 
 
 def write_checkpoint(folder: Path, state: EngineState) -> Checkpoint:
@@ -66,7 +72,8 @@ def write_checkpoint(folder: Path, state: EngineState) -> Checkpoint:
     tensors = {_CACHE + name: tensor.detach().cpu().contiguous() for name, tensor in state.cache.items()}
     tensors[_TIMES] = torch.tensor(state.frame_times_s, dtype=torch.float64)
     path = folder / f"{frames:08}-{time_s!r}.safetensors"
-    write_atomically(path, save(tensors, _metadata(state, frames, time_s)))
+    metadata = _metadata(state, frames, time_s)
+    write_atomically(path, save(tensors, metadata | {_CHECKSUM: _checksum(tensors, metadata)}))
     return Checkpoint(path, frames, time_s, path.stat().st_size)
 
 
@@ -80,6 +87,17 @@ def _metadata(state: EngineState, frames: int, time_s: float) -> dict[str, str]:
         "time_s": time_s,
     }
     return {"format": _FORMAT} | {key: json.dumps(value, allow_nan=False) for key, value in values.items()}
+
+
+def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """Of everything in the file but itself: a flipped bit would change answers without a word."""
+    import torch  # noqa: PLC0415
+
+    told = {name: (str(tensor.dtype), list(tensor.shape)) for name, tensor in sorted(tensors.items())}
+    checksum = zlib.crc32(json.dumps([told, sorted(metadata.items())]).encode())
+    for name in told:
+        checksum = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, checksum)
+    return f"{checksum:08x}"
 
 
 def read_checkpoint(checkpoint: Checkpoint) -> EngineState:
@@ -97,8 +115,11 @@ def read_checkpoint(checkpoint: Checkpoint) -> EngineState:
             metadata = file.metadata() or {}
             if metadata.get("format") != _FORMAT:
                 raise SourceError(f"{what} was not written by hermes", repair)
-            check_version(json.loads(metadata["version"]), what)
+            check_version(json.loads(metadata["version"]), what, repair)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
+            checksum = metadata.pop(_CHECKSUM)
+            if checksum != _checksum(tensors, metadata):
+                raise ValueError(checksum)
             state = _state(tensors, metadata)
     except FileNotFoundError as error:
         raise SourceError(f"{what} has just been deleted to make room", "ask again") from error

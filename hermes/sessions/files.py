@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import json
+import math
 import os
 import time
 from io import FileIO
 from pathlib import Path
+from typing import Any, NoReturn
 
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600
 _TEMPORARY = ".tmp"
@@ -69,6 +72,26 @@ def sweep(folder: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def parse_json(text: str | bytes) -> Any:
+    """A JSON value, whose numbers are finite.
+
+    Raises:
+        ValueError, RecursionError: it is none, or its brackets are too deep.
+    """
+    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits} is too large")
+    return number
+
+
 class Lock:
     """The right to write, held by one process at a time; the system takes it back when that process ends, however it ends.
 
@@ -80,7 +103,11 @@ class Lock:
         self._file: FileIO | None = None
 
     def acquire(self, wait_s: float) -> bool:
-        """Take it, unless somebody still holds it when the time is over; returns whether it is ours."""
+        """Take it, unless somebody still holds it when the time is over; returns whether it is ours.
+
+        Raises:
+            OSError: there can be no lock, for example because a folder has its name.
+        """
         file = open_private(self._path, os.O_RDWR | os.O_CREAT)
         deadline = time.monotonic() + wait_s
         while not _locked(file, fcntl.LOCK_EX):
@@ -102,7 +129,7 @@ class Lock:
         """Whether anybody holds it. Looking takes a shared lock for an instant, which is why taking it may have to wait."""
         try:
             file = FileIO(self._path)
-        except FileNotFoundError:
+        except OSError:  # what cannot be opened cannot be held
             return False
         with file:
             return not _locked(file, fcntl.LOCK_SH)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from hermes.errors import SourceError
+from hermes.sessions.files import parse_json
+from hermes.sources.addresses import hide_password
 
 FORMAT_VERSION = 1
 """Of everything in a session's folder. A reader refuses a newer one and never touches it."""
@@ -19,7 +20,6 @@ INFO_FILE = "session.json"
 
 _FORMAT = "hermes session"
 _HEAD_BYTES = 64 * 1024
-_PASSWORD = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://[^/@:]*):[^/]*@")  # up to the last @ in front of the path
 _UPDATE = "update hermes: pip install --upgrade hermes-video"
 
 
@@ -50,7 +50,7 @@ class SourceIdentity:
                 head = file.read(_HEAD_BYTES)
             status = path.stat()
         except (OSError, ValueError):  # ValueError: no path has a NUL
-            return cls(_PASSWORD.sub(r"\1:***@", source))
+            return cls(hide_password(source))
         return cls(source, str(path), status.st_size, status.st_mtime_ns, hashlib.sha256(head).hexdigest())
 
     def change(self) -> str | None:
@@ -66,6 +66,10 @@ class SourceIdentity:
         if now.size != self.size:
             return f"it has changed, from {self.size} bytes to {now.size}"
         return None if now.head_sha256 == self.head_sha256 else "it has changed, and starts with other bytes"
+
+    def now_at(self, other: SourceIdentity) -> SourceIdentity:
+        """The source where `other`, which is the same one, is now."""
+        return self if other.path is None else replace(self, name=other.name, path=other.path)
 
     def same_as(self, other: SourceIdentity) -> bool:
         """Whether both are one source: files of one path or, where one was moved, of one content; else those of one name."""
@@ -114,33 +118,36 @@ class SessionInfo:
         session = f"session {folder.name}"
         look = f"nothing was changed; what is left of it is in {folder}"
         try:
-            stored = json.loads((folder / INFO_FILE).read_bytes())
+            stored = parse_json((folder / INFO_FILE).read_bytes())
         except OSError as error:
             raise SourceError(f"{session}: {INFO_FILE} cannot be read: {error.strerror}", look) from error
         except (ValueError, RecursionError) as error:
             raise SourceError(f"{session} is damaged: {INFO_FILE} is not JSON", look) from error
         if not isinstance(stored, dict) or stored.pop("format", None) != _FORMAT:
             raise SourceError(f"{session}: {INFO_FILE} was not written by hermes", look)
-        check_version(stored.get("version"), session)
+        check_version(stored.get("version"), session, look)
         try:
             return cls._checked(stored, folder.name)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise SourceError(f"{session} is damaged: {INFO_FILE} lacks what it should hold", look) from error
 
     @classmethod
     def _checked(cls, stored: dict[str, Any], folder_name: str) -> SessionInfo:
         source = SourceIdentity(**stored.pop("source"))
         info = cls(source=source, **stored)
-        info.created_at  # noqa: B018 - raises where it is no time
+        info.created_at.astimezone()  # raises where it is no time, or none that can be shown
         texts = (info.created, info.model, source.name)
         optional = (info.name, info.revision, source.path, source.head_sha256)
         whole = all(isinstance(text, str) for text in texts) and all(isinstance(text, str | None) for text in optional)
+        whole = whole and all(isinstance(number, int | None) for number in (source.size, source.mtime_ns))
         if not whole or not isinstance(info.settings, dict) or info.id != folder_name:
             raise ValueError(folder_name)
         return info
 
 
-def check_version(found: object, what: str) -> None:
-    """Refuse what a newer hermes has written; raises `SourceError`."""
-    if isinstance(found, int) and found > FORMAT_VERSION:
+def check_version(found: object, what: str, look: str) -> None:
+    """Refuse what a newer hermes has written; raises `SourceError`, with the hint `look` where it is no version at all."""
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise SourceError(f"{what} is damaged: it does not say of which format it is", look)
+    if found > FORMAT_VERSION:
         raise SourceError(f"{what} is of format {found}; this hermes reads up to {FORMAT_VERSION}", _UPDATE)

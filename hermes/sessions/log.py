@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hermes.sessions.files import open_private, write_all
+from hermes.sessions.files import open_private, parse_json, write_all
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,14 @@ class Log:
 
     Attributes:
         path: of the file; damaged lines are still in it.
-        damaged: number of lines that hold no record.
+        damaged: number of lines that hold no record, or one that lacks what it should hold.
+        fault: why nothing could be read; None where the file could be read, or there is none.
     """
 
     path: Path
     records: tuple[dict[str, Any], ...]
     damaged: int = 0
+    fault: str | None = None
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.records)
@@ -31,11 +33,13 @@ class Log:
     @property
     def answers(self) -> list[dict[str, Any]]:
         """The records of answers, by the moment of the video that they are about."""
-        return sorted((record for record in self.records if _is_answer(record)), key=lambda record: float(record["at"]))
+        return sorted((record for record in self.records if record.get("type") == "answer"), key=lambda record: record["at"])
 
     @property
     def notice(self) -> str | None:
         """What a user should know about damage; None where there is none."""
+        if self.fault is not None:
+            return f"{self.path} cannot be read: {self.fault}"
         if not self.damaged:
             return None
         kept = "1 damaged line is" if self.damaged == 1 else f"{self.damaged} damaged lines are"
@@ -43,13 +47,25 @@ class Log:
         return f"recovered {len(self.records)} of {total} entries; {kept} kept in {self.path}"
 
 
-def _is_answer(record: dict[str, Any]) -> bool:
-    texts = (record.get("question"), record.get("answer"))
-    return record.get("type") == "answer" and _is_number(record.get("at")) and all(isinstance(text, str) for text in texts)
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether it holds what a record of its type is read for."""
+    at, frames = record.get("at"), record.get("frames")
+    match record.get("type"):
+        case "answer":
+            texts = (record.get("question"), record.get("answer"))
+            counted = _is_count(frames) if record.get("remembered") else True
+            return _is_time(at) and counted and all(isinstance(text, str) for text in texts)
+        case "stop":
+            return at is None or _is_time(at)
+    return True
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12  # False for NaN
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def append_record(path: Path, record: dict[str, Any]) -> None:
@@ -66,7 +82,7 @@ def append_record(path: Path, record: dict[str, Any]) -> None:
 
 
 def read_log(path: Path, growing: bool = False) -> Log:
-    """Every whole record of a log; a missing log is empty.
+    """Every whole record of a log; a missing log is empty, and so is one that cannot be read, which tells why.
 
     Args:
         growing: somebody is writing it, so a last line that does not end yet is no damage.
@@ -75,6 +91,8 @@ def read_log(path: Path, growing: bool = False) -> Log:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         lines = []
+    except OSError as error:
+        return Log(path, (), fault=error.strerror or str(error))
     if growing and lines and _record(lines[-1]) is None:
         lines.pop()
     found = [_record(line) for line in lines if line.strip()]
@@ -84,7 +102,7 @@ def read_log(path: Path, growing: bool = False) -> Log:
 
 def _record(line: bytes) -> dict[str, Any] | None:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
     except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) else None
+    return record if isinstance(record, dict) and _is_whole(record) else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from hermes.errors import UsageError
+from hermes.errors import SourceError, UsageError
 from hermes.sessions.checkpoints import Checkpoint, list_checkpoints, read_checkpoint, write_checkpoint
 from hermes.sessions.files import Lock, sweep
 from hermes.sessions.identity import SessionInfo
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 LOG_FILE, LOCK_FILE = "log.jsonl", "lock"
 
+_DELETE = "hermes sessions rm deletes it, after asking"
 _LOCK_WAIT_S = 0.3  # somebody who only looks whether it is held is gone by then
 
 
@@ -57,7 +60,31 @@ class Session:
     @property
     def nbytes(self) -> int:
         """Bytes of everything in the folder."""
-        return sum(path.lstat().st_size for path in self.folder.rglob("*") if not path.is_dir())
+        return bytes_in(self.folder)
+
+    @property
+    def last_s(self) -> float | None:
+        """The newest moment that is known to have been watched; None where nothing was.
+
+        An answer about a moment that somebody went back to, or on to, is no sign of it.
+        """
+        log = self.log()
+        told = (record for record in log if record.get("type") == "stop" or _was_live(record))
+        times_s = [record["at"] for record in told if record["at"] is not None]
+        return max([*times_s, *(checkpoint.time_s for checkpoint in self.checkpoints)], default=None)
+
+
+def _was_live(record: dict[str, Any]) -> bool:
+    return record.get("type") == "answer" and bool(record.get("remembered"))
+
+
+def bytes_in(folder: Path) -> int:
+    """Bytes of everything in a folder, which its writer may be changing."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += 0 if path.is_dir() else path.lstat().st_size
+    return total
 
 
 class SessionWriter(Session):
@@ -69,7 +96,7 @@ class SessionWriter(Session):
 
     Raises:
         UsageError: another process writes it.
-        SourceError: as `Session`.
+        SourceError: as `Session`, or it cannot be written.
     """
 
     def __init__(self, folder: Path, max_bytes: int | None = None) -> None:
@@ -110,8 +137,20 @@ class SessionWriter(Session):
 
 
 def lock_session(folder: Path) -> Lock:
-    """The right to write a session; raises `UsageError` when another process has it."""
+    """The right to write a session.
+
+    Raises:
+        UsageError: another process has it.
+        SourceError: there is none to be had, since what has the lock's name is something else.
+        OSError: the disk is full.
+    """
     lock = Lock(folder / LOCK_FILE)
-    if not lock.acquire(_LOCK_WAIT_S):
+    try:
+        is_ours = lock.acquire(_LOCK_WAIT_S)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise SourceError(f"session {folder.name} cannot be written: {LOCK_FILE}: {error.strerror}", _DELETE) from error
+    if not is_ours:
         raise UsageError(f"session {folder.name} is being written by another process", "end that one first")
     return lock

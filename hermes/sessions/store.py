@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ _TICK_NS = 2_000_000  # 30000 in a minute, which three digits of 32 can count
 _NAME_LENGTH = 100  # characters
 _STORE_WAIT_S = 10.0
 _LIST_THEM = "hermes sessions lists them"
+_ID = re.compile(r"[0-9]{8}-[0-9]{4}-[0-9a-z]{3}")
 
 
 class SessionStore:
@@ -37,7 +39,7 @@ class SessionStore:
     """
 
     def __init__(self, root: Path | None = None) -> None:
-        self.folder = (root or _state_folder()) / "sessions"
+        self.folder = (root or state_folder()) / "sessions"
 
     def create(
         self,
@@ -67,8 +69,10 @@ class SessionStore:
             return SessionWriter(folder, max_bytes)
 
     def reopen(self, session: Session, max_bytes: int | None = None) -> SessionWriter:
-        """Go on writing a session. Raises as `SessionWriter`."""
-        return SessionWriter(session.folder, max_bytes)
+        """Go on writing a session, whose source is where `session` says. Raises as `SessionWriter`."""
+        writer = SessionWriter(session.folder, max_bytes)
+        writer.info = session.info
+        return writer
 
     def sessions(self) -> list[Session]:
         """Every session that can be read, newest first."""
@@ -98,26 +102,49 @@ class SessionStore:
                 raise UsageError(f"several sessions start with {written}", f"one of: {', '.join(several[:5])}")
         names = {session.info.name for session in sessions if session.info.name}
         close = difflib.get_close_matches(written, [*folders, *sorted(names)], n=3)
-        hint = f"did you mean {' or '.join(map(printable, close))}?" if close else _LIST_THEM
+        others = f"{_LIST_THEM}, and says which cannot be read" if len(sessions) < len(folders) else _LIST_THEM
+        hint = f"did you mean {' or '.join(map(printable, close))}?" if close else others
         raise UsageError(f"there is no session {printable(written)!r}", hint)
 
     def latest(self, source: SourceIdentity | None = None) -> Session:
-        """The newest session, of a source where one is given; raises `UsageError` when there is none."""
-        sessions = self.sessions()
-        found = next((session for session in sessions if source is None or session.info.source.same_as(source)), None)
-        if found is None:
-            of = f" of {printable(source.name)}" if source else ""
-            hint = "hermes watch SRC makes one" if not sessions else f"{_LIST_THEM}; hermes watch SRC makes one"
-            raise UsageError(f"there is no session{of}", hint)
-        return found
+        """The newest session, or the newest that can be read of a source where one is given.
 
-    def remove(self, *sessions: Session) -> None:
-        """Delete sessions with everything in them; raises `UsageError`, and deletes none, when a process is writing one."""
+        Raises:
+            UsageError: there is none.
+            SourceError: the newest one cannot be read; with a source, none of it was found and there are some that cannot.
+        """
+        damaged = False
+        for folder in (folder for folder in self._folders() if _ID.fullmatch(folder.name)):
+            found = _opened(folder)
+            if isinstance(found, Session) and (source is None or found.info.source.same_as(source)):
+                return found
+            if isinstance(found, SourceError) and source is None:
+                raise SourceError(found.message, f"{found.hint}; --session ID takes another one") from found
+            damaged = damaged or isinstance(found, SourceError)
+        of = f" of {printable(source.name)}" if source else ""
+        if damaged:
+            raise SourceError(f"no session that can be read is{of}; some cannot be read", "hermes sessions says why")
+        hint = f"{_LIST_THEM}; hermes watch SRC makes one" if self.sessions() else "hermes watch SRC makes one"
+        raise UsageError(f"there is no session{of}", hint)
+
+    def folder_of(self, written: str) -> Path:
+        """The folder of exactly this id, whether it can be read or not; else that of what `find` finds, which raises."""
+        exactly = next((folder for folder in self._folders() if folder.name == written), None)
+        return exactly or self.find(written).folder
+
+    def remove(self, *folders: Path) -> None:
+        """Delete sessions, damaged ones too, with everything in them.
+
+        Raises:
+            UsageError: a process is writing one; none is deleted then.
+        """
         with self._alone(), ExitStack() as locks:
-            for session in sessions:
-                locks.callback(lock_session(session.folder).release)
-            for session in sessions:
-                doomed = session.folder.rename(self.folder / f".removed-{session.info.id}")
+            for folder in folders:
+                with suppress(SourceError):  # what cannot be written is written by nobody
+                    locks.callback(lock_session(folder).release)
+            for folder in folders:
+                folder.chmod(0o700)
+                doomed = folder.rename(self.folder / f".removed-{folder.name}")
                 sync_folder(self.folder)
                 shutil.rmtree(doomed)
 
@@ -145,7 +172,7 @@ class SessionStore:
         try:
             for pattern in (".new-*", ".removed-*"):
                 for left in self.folder.glob(pattern):
-                    shutil.rmtree(left)
+                    shutil.rmtree(left, ignore_errors=True)
             yield
         finally:
             lock.release()
@@ -170,7 +197,8 @@ def _opened(folder: Path) -> Session | SourceError:
         return error
 
 
-def _state_folder() -> Path:
+def state_folder() -> Path:
+    """Where a user's sessions and history are: $HERMES_STATE_DIR, or the platform's own."""
     chosen = os.environ.get("HERMES_STATE_DIR")
     return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_state_path("hermes", appauthor=False)
 

@@ -45,8 +45,12 @@ def rewind(engine: StreamEngine, session: Session, at_s: float) -> deque[Remembe
 
 
 def remembered(log: Iterable[Mapping[str, Any]]) -> list[Remembered]:
-    """The questions of a log that coloured the memory."""
+    """The questions of a log that coloured the memory, in the order of their frames.
+
+    A run that went on from an earlier memory has logged its questions behind those of the run before, which it repeats.
+    """
     from hermes.guidance import Exchange  # noqa: PLC0415 - loads torch
 
     answers = (record for record in log if record.get("type") == "answer" and record.get("remembered"))
-    return [Remembered(record["frames"], Exchange(record["question"], record["answer"])) for record in answers]
+    found = [Remembered(record["frames"], Exchange(record["question"], record["answer"])) for record in answers]
+    return sorted(found, key=lambda question: question.frames)

@@ -1,39 +1,61 @@
-"""Where pictures come from. The only part of the product that imports `av` (PyAV, Python bindings of libav)."""
+"""Where pictures come from. The only part of the product that imports `av` (PyAV, Python bindings of libav) and OpenCV."""
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
-from hermes.errors import SourceError
-from hermes.sources.base import EarlyEnd, FrameList, Picture, Report, Source, SourceInfo
-from hermes.sources.opening import ACCEPTED, printable
+from hermes.sources.addresses import Address, is_address
+from hermes.sources.base import EarlyEnd, FrameList, Health, Picture, Report, Source, SourceInfo, State
+from hermes.sources.camera import Camera, is_camera
+from hermes.sources.feed import Buffering, Feed, Pulse
+from hermes.sources.live import Connecting
+from hermes.sources.network import open_address
+from hermes.sources.playlist import is_pattern, open_playlist
+from hermes.sources.stdin import PipedFile
 from hermes.sources.video_file import VideoFile
 
-__all__ = ["EarlyEnd", "FrameList", "Picture", "Report", "Source", "SourceInfo", "VideoFile", "open_source"]
+__all__ = [
+    "Buffering",
+    "Connecting",
+    "EarlyEnd",
+    "Feed",
+    "FrameList",
+    "Health",
+    "Picture",
+    "Pulse",
+    "Report",
+    "Source",
+    "SourceInfo",
+    "State",
+    "VideoFile",
+    "open_source",
+]
 
 
-def open_source(spec: str | Path) -> Source:
-    """The source that a user names on the command line: today the path of one local video file.
+def open_source(spec: str | Path, connecting: Connecting | None = None) -> Source:
+    """The source that a user names on the command line.
+
+    `-` is standard input; a number, `/dev/videoN` or `camera:NAME` a camera (a file of that name is `./0`); what begins like
+    `rtsp://` an address; a folder or a pattern of file names that is no file the videos in it; the rest is a video file.
+
+    Args:
+        spec: as it was written; a `Path` is always a video file.
+        connecting: how cameras and streams are reached, if not as usual.
 
     Raises:
-        SourceError: it names a camera, an address, standard input or a pattern, or `VideoFile` refuses it.
+        SourceError: it cannot be opened or shown.
+        UsageError: it is an address of another kind.
     """
-    kind = None if isinstance(spec, Path) else _other_kind(spec)
-    if kind is not None:
-        raise SourceError(f"the source is {kind}, and only video files can be played", ACCEPTED)
-    return VideoFile(spec)
-
-
-def _other_kind(spec: str) -> str | None:
-    """What `spec` means when it is not a path. An address is not repeated: it may hold a password."""
+    connecting = connecting or Connecting()
+    if isinstance(spec, Path):
+        return VideoFile(spec)
     if spec == "-":
-        return "standard input"
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", spec):
-        return "a network address"
-    if spec.isdecimal() or spec.startswith("camera:"):
-        return f"a camera ({printable(spec)}; a file of that name is ./{printable(spec)})"
-    if re.search(r"[*?\[]", spec) and not os.path.lexists(spec):
-        return f"a pattern ({printable(spec)})"
-    return None
+        return PipedFile()
+    if is_address(spec):
+        return open_address(Address.parse(spec, connecting.password), connecting)
+    if is_camera(spec):
+        return Camera(spec, connecting)
+    if os.path.isdir(spec) or (is_pattern(spec) and not os.path.lexists(spec)):  # noqa: PTH112 - Path raises for some names
+        return open_playlist(spec)
+    return VideoFile(spec)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import chain, pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,7 @@ class SourceInfo:
         codec: name of the video codec.
         rotation: degrees clockwise that the stored picture is turned for showing, after mirroring: 0, 90, 180 or 270.
         mirrored: whether the stored picture is mirrored left to right for showing.
+        is_live: whether it goes on by itself, and cannot be played twice.
     """
 
     name: str
@@ -50,6 +52,30 @@ class SourceInfo:
     codec: str
     rotation: int = 0
     mirrored: bool = False
+    is_live: bool = False
+
+
+State = Literal["playing", "connecting", "live", "stalled", "reconnecting", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a source is doing.
+
+    Attributes:
+        state: `playing` is that of a film until it has ended; the others are those of a live source.
+        fps: pictures that came a second, lately; None when that cannot be said.
+        silent_s: how long none has come, where it is live.
+        reconnects: how often a lost connection was made again.
+        attempt, attempts: while reconnecting, which attempt is next, and how many are allowed (None: any number).
+    """
+
+    state: State
+    fps: float | None = None
+    silent_s: float | None = None
+    reconnects: int = 0
+    attempt: int = 0
+    attempts: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +99,7 @@ class Report:
         jumps: places where timestamps ran backwards or leapt; time was made continuous there.
         untimed: the format has no timestamps at all, so time is the sum of stated frame durations.
         gave_up: too many packets in a row were damaged, so the rest was not tried.
+        cut_short: films of a list that ended too early, so that the next one began at once.
         ended_early: set once the pass has reached an end that came too early; the frames before it are good.
     """
 
@@ -80,6 +107,7 @@ class Report:
     jumps: int = 0
     untimed: bool = False
     gave_up: bool = False
+    cut_short: int = 0
     ended_early: EarlyEnd | None = None
 
     @property
@@ -92,6 +120,8 @@ class Report:
             notices.append(f"{counted(self.jumps, 'jump')} in the timestamps; time was made continuous")
         if self.damaged_packets:
             notices.append(f"{counted(self.damaged_packets, 'damaged packet')} skipped")
+        if self.cut_short:
+            notices.append(f"{counted(self.cut_short, 'video')} ended early; the next one followed at once")
         if self.ended_early:
             notices.append(str(self.ended_early))
         return notices
@@ -120,7 +150,7 @@ class Picture:
 
 
 class Source(ABC):
-    """A film, camera or list of arrays. A new kind sets `info` and gives `pictures`; sampling and seeking are here.
+    """A film, camera, stream or list of arrays. A new kind sets `info` and gives `pictures`; sampling and seeking are here.
 
     Attributes:
         info: what is known before playing.
@@ -138,6 +168,17 @@ class Source(ABC):
 
         Times must rise. Trouble on the way is written into `report`.
         """
+
+    def health(self) -> Health:
+        """How it is doing; may be asked from any thread."""
+        return Health("playing")
+
+    def news(self) -> list[str]:
+        """What the user should know, once each; one thread may ask."""
+        return []
+
+    def stop(self) -> None:  # noqa: B027 - most sources never wait
+        """Let a pass that waits for pictures come to its end, from any thread; a live source cannot be played after it."""
 
     def frames(
         self, fps: float | None = None, start_s: float = 0.0, end_s: float | None = None, *, max_side: int | None = None
@@ -201,6 +242,14 @@ class Source(ABC):
             hint = "give a time before that, or 'end' for the last frame"
             raise UsageError(f"{self.info.name} ends at {format_time(float(end))}", hint)
         return newest.frame(max_side)
+
+    def measured_length(self) -> Fraction:
+        """Seconds until the last picture is over, by looking at it and not at what is stated; no live source has one."""
+        end = Fraction(0)
+        with closing(self.pictures(Fraction(_FAR_S), Report())) as pictures:
+            for picture in pictures:
+                end = picture.time + picture.duration
+        return end
 
 
 class FrameList(Source):

@@ -1,11 +1,13 @@
-"""Opening a file with libav, and saying in one line why that is not possible."""
+"""Opening a file with libav, and saying in one line why that is not possible; what a container has to offer."""
 
 from __future__ import annotations
 
 import codecs
 import stat
 import struct
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import av
 from av.container import InputContainer
@@ -16,18 +18,49 @@ from av.video.stream import VideoStream
 from hermes.errors import SourceError
 from hermes.sources.base import counted
 
-ACCEPTED = "give the path of one video file (MP4, MOV, MKV, WebM, AVI, MPEG-TS, ...)"
+ACCEPTED = (
+    "give a video file (MP4, MOV, MKV, WebM, AVI, MPEG-TS, ...), a folder of them, a camera (0) or an address (rtsp://...)"
+)
 FETCH_AGAIN = "download or record it again"
 
 
-def open_container(path: Path, name: str) -> InputContainer:
-    """The container of a regular file; raises `SourceError` when libav cannot read it. `name` is what messages call it."""
-    head = _head(path, name)
-    try:
-        # "file:" keeps a colon in a name from being taken for a protocol.
-        return av.open(f"file:{path}", "r", metadata_errors="replace")
-    except FFmpegError as error:
-        raise _unreadable(path, name, head) from error
+class Place(Protocol):
+    """Where a container is."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether there is a connection that can be lost."""
+
+    def open(self) -> InputContainer:
+        """The container; raises `SourceError` when there is none that libav can read."""
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """A regular file; `shown_as` is what messages call it, if not by its path."""
+
+    path: Path
+    shown_as: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.shown_as or printable(str(self.path))
+
+    @property
+    def is_remote(self) -> bool:
+        return False
+
+    def open(self) -> InputContainer:
+        head = _head(self.path, self.name)
+        try:
+            # "file:" keeps a colon in a name from being taken for a protocol.
+            return av.open(f"file:{self.path}", "r", metadata_errors="replace")
+        except FFmpegError as error:
+            raise _unreadable(self.path, self.name, head) from error
 
 
 def _head(path: Path, name: str) -> bytes:

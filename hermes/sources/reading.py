@@ -1,4 +1,4 @@
-"""One pass over a file: packets with continuous times, decoded into pictures past whatever is damaged."""
+"""One pass over a container: packets with continuous times, decoded into pictures past whatever is damaged."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
 from itertools import islice
-from pathlib import Path
 from typing import cast
 
 import av
 import numpy as np
 from av.container import InputContainer
-from av.error import FFmpegError
+from av.error import FFmpegError, InvalidDataError
 from av.format import Flags
 from av.packet import Packet
 from av.stream import Stream
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from hermes.errors import UsageError
 from hermes.sources.base import Report, rate_hint
-from hermes.sources.opening import find_film, open_container, printable
+from hermes.sources.opening import Place, find_film
 from hermes.timecode import parse
 
 _LEAP_S, _LEAP_STEPS = 10, 10  # a hole longer than both is a new segment, in a format that may leap
@@ -37,23 +36,31 @@ _WITHOUT_PTS = {"avi"}  # stores decoding times only; the presentation times lib
 
 
 class Reading:
-    """One pass over a file: repaired packets, and the frames decoded from them.
+    """One pass over a container: repaired packets, and the frames decoded from them.
+
+    Args:
+        place: where it is.
+        report: takes what is met on the way.
+        threads: how the decoder uses threads (`thread_type` of libav).
 
     Attributes:
         skipped: number of packets to read without decoding them.
         counted_to: damage to packets shown at or before this stamp is not counted.
         damage_at_newest: damaged packets counted when the newest frame came out.
+        lost: why the connection broke off, where there was one.
     """
 
-    def __init__(self, path: Path, report: Report, threads: str = "AUTO") -> None:
-        self.name = printable(str(path))
-        self.container = open_container(path, self.name)
+    def __init__(self, place: Place, report: Report, threads: str = "AUTO") -> None:
+        self.name = place.name
+        self.lost: FFmpegError | None = None
+        self.container = place.open()
         self.stream = find_film(self.container, self.name)
         self.stream.thread_type = threads
         self.skipped = 0
         self.counted_to: int | None = None
         self.damage_at_newest = 0
         self._report = report
+        self._is_remote = place.is_remote
         report.damaged_packets = report.jumps = 0
         report.untimed = _has_flag(self.container, Flags.no_timestamps)
         assert self.stream.time_base is not None  # libav gives every stream one
@@ -82,14 +89,18 @@ class Reading:
         return self._by_dts or self._newest_shown >= self._newest_sent
 
     def packets(self) -> Iterator[Packet[VideoStream]]:
-        """Packets of the film with continuous times, past those that cannot be read."""
+        """Packets of the film with continuous times, past those that cannot be read, up to the end or a lost connection."""
         while self._bad_in_a_row < _MOST_BAD_PACKETS:
-            with suppress(FFmpegError):
+            try:
                 for packet in self.container.demux(self.stream):
                     self._clock.repair(packet)
                     self._report.jumps = self._clock.jumps
                     yield packet
                 return
+            except FFmpegError as error:
+                if self._is_remote and not isinstance(error, InvalidDataError):
+                    self.lost, self._report.gave_up = error, True
+                    return
             self._note_damage(None)
 
     def frames(self) -> Iterator[tuple[int, int, VideoFrame]]:

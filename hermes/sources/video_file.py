@@ -1,4 +1,4 @@
-"""Video files on the local disk. A picture leaves here as a viewer would see it: turned, unmirrored, with square pixels.
+"""Video files, here or at an address. A picture leaves here as a viewer would see it: turned, unmirrored, square pixels.
 
 Frame rates and frame counts of the header are hints for display only. The size may change inside one film where the film
 does so.
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hermes.errors import SourceError, UsageError
 from hermes.sources.base import EarlyEnd, Picture, Report, Source, SourceInfo
-from hermes.sources.opening import FETCH_AGAIN
+from hermes.sources.opening import FETCH_AGAIN, LocalFile, Place
 from hermes.sources.reading import Reading
 
 _EARLY_S = Fraction(1, 2)  # a film may miss its stated length by this much
@@ -44,13 +44,19 @@ class Orientation:
         (a, b, _), (c, d, _), _ = matrix.tolist()
         return cls(round(math.degrees(math.atan2(-c, d)) / 90) % 4 * 90, a * d - b * c < 0)
 
+    @classmethod
+    def of(cls, frame: VideoFrame) -> Orientation:
+        """What a decoded frame says of itself."""
+        matrix = frame.side_data.get("DISPLAYMATRIX")
+        return cls() if matrix is None else cls.from_matrix(np.frombuffer(cast("bytes", matrix), np.int32).reshape(3, 3))
+
     def apply(self, rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Turn a picture (height, width, 3)."""
         return np.ascontiguousarray(np.rot90(rgb[:, ::-1] if self.mirrored else rgb, -self.clockwise // 90))
 
 
 class VideoFile(Source):
-    """A film, or a still image (one frame at time zero), on the local disk.
+    """A film, or a still image (one frame at time zero).
 
     Every pass opens the file anew and closes it when the iterator ends or is closed, so passes do not disturb each
     other. Seeks are exact: MP4/MOV and Matroska/WebM go to the key frame before by their index; in other formats,
@@ -67,7 +73,7 @@ class VideoFile(Source):
     picture may differ from pass to pass; times do not, unless the timestamps themselves are damaged.
 
     Args:
-        path: of a regular file.
+        place: path of a regular file, or what opens the film elsewhere.
         rotate: degrees clockwise (0, 90, 180, 270) instead of what the file says; None follows the file.
 
     Raises:
@@ -75,13 +81,13 @@ class VideoFile(Source):
         UsageError: `rotate` is no quarter turn.
     """
 
-    def __init__(self, path: str | Path, *, rotate: int | None = None) -> None:
+    def __init__(self, place: str | Path | Place, *, rotate: int | None = None) -> None:
         super().__init__()
         if rotate not in (None, 0, 90, 180, 270):
             raise UsageError(f"pictures cannot be turned by {rotate} degrees", "give 0, 90, 180 or 270")
-        self._path = Path(path)
+        self._place = LocalFile(Path(place)) if isinstance(place, str | Path) else place
         self._forced = None if rotate is None else Orientation(rotate)
-        with closing(Reading(self._path, Report())) as reading:
+        with closing(Reading(self._place, Report())) as reading:
             first = next(reading.frames(), None)
             if first is None:
                 raise SourceError(f"{reading.name}: no picture could be decoded", FETCH_AGAIN)
@@ -144,7 +150,7 @@ class VideoFile(Source):
 
     def _reading_from(self, begin: Fraction, report: Report, threads: str) -> Reading:
         """A reading that starts at a key frame near `begin`, at the first packet when that is not after zero."""
-        reading = Reading(self._path, report, threads)
+        reading = Reading(self._place, report, threads)
         if begin > 0:
             if reading.seeks_exactly:
                 reading.seek(self._stamp(begin))
@@ -155,7 +161,7 @@ class VideoFile(Source):
     def _key_packet(self, stamp: int) -> int:
         """Number of the last key packet at or before `stamp`, counted from the first packet; nothing is decoded."""
         found = 0
-        with closing(Reading(self._path, Report())) as reading:
+        with closing(Reading(self._place, Report())) as reading:
             for number, packet in enumerate(reading.packets()):
                 shown = packet.dts if packet.pts is None else packet.pts
                 if packet.is_keyframe and shown is not None and shown <= stamp:
@@ -175,10 +181,7 @@ class VideoFile(Source):
         return self._orientation(frame).apply(reading.to_rgb(frame, max_side))
 
     def _orientation(self, frame: VideoFrame) -> Orientation:
-        matrix = frame.side_data.get("DISPLAYMATRIX")
-        if self._forced is not None or matrix is None:
-            return self._forced or Orientation()
-        return Orientation.from_matrix(np.frombuffer(cast("bytes", matrix), np.int32).reshape(3, 3))
+        return Orientation.of(frame) if self._forced is None else self._forced
 
     def _early_end(self, last: Picture, report: Report) -> EarlyEnd | None:
         end, stated = last.time + last.duration, self._promised

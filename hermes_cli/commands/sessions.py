@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
-from hermes.errors import UsageError
+from hermes.errors import SourceError, UsageError
 from hermes.sources.opening import printable
 from hermes.timecode import format_time
 from hermes_cli.export import FORMATS, exported
@@ -92,11 +92,11 @@ def show(
 
 @sessions.command("rm")
 def remove(several: SeveralSessions, yes: Yes = False) -> None:
-    """Delete sessions, with everything in them."""
+    """Delete sessions, with everything in them; a damaged one by its whole ID."""
     store = _store()
-    chosen = list({found.info.id: found for found in map(store.find, several)}.values())
-    if yes or _agreed(chosen):
-        store.remove(*chosen)
+    folders = list(dict.fromkeys(map(store.folder_of, several)))
+    if yes or _agreed(folders):
+        store.remove(*folders)
 
 
 @sessions.command("path")
@@ -154,8 +154,7 @@ def _warn(text: str) -> None:
 
 
 def _record(session: Session, log: Log) -> dict[str, Any]:
-    info, checkpoints = session.info, session.checkpoints
-    moments = [checkpoint.time_s for checkpoint in checkpoints] + [float(record["at"]) for record in log.answers]
+    info = session.info
     return {
         "type": "session",
         "id": info.id,
@@ -164,9 +163,9 @@ def _record(session: Session, log: Log) -> dict[str, Any]:
         "path": info.source.path,
         "model": info.model,
         "revision": info.revision,
-        "watched": max(moments, default=0.0),
+        "watched": session.last_s or 0.0,
         "questions": len(log.answers),
-        "checkpoints": len(checkpoints),
+        "checkpoints": len(session.checkpoints),
         "bytes": session.nbytes,
         "live": session.is_live,
         "created": info.created,
@@ -232,12 +231,23 @@ def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _agreed(chosen: list[Session]) -> bool:
+def _agreed(folders: list[Path]) -> bool:
     """Ask on the terminal whether to delete; raises `UsageError` where there is none."""
     if piped_lines() is not None or sys.stdin is None or not sys.stderr.isatty():
         raise UsageError(
             "deleting asks first, and there is no terminal to ask on", "add --yes to delete without being asked"
         )
-    names = ", ".join(f"{found.info.id} ({printable(found.info.name or found.info.source.name)})" for found in chosen)
-    size = short(sum(found.nbytes for found in chosen))
+    from hermes.sessions.session import bytes_in  # noqa: PLC0415 - it has no part in --help
+
+    names, size = ", ".join(map(_named, folders)), short(sum(map(bytes_in, folders)))
     return typer.confirm(f"Delete {names}, {size}?", err=True)
+
+
+def _named(folder: Path) -> str:
+    from hermes.sessions import Session  # noqa: PLC0415
+
+    try:
+        info = Session(folder).info
+    except SourceError:
+        return f"{printable(folder.name)} (damaged)"
+    return f"{info.id} ({printable(info.name or info.source.name)})"

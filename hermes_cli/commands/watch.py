@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,17 +11,20 @@ from typing import Annotated
 import typer
 
 from hermes.errors import UsageError
-from hermes_cli.dialogue import answer_piped, answer_typed
+from hermes.sessions.store import state_folder
+from hermes_cli.answers import Answers
+from hermes_cli.dialogue import answer_piped
 from hermes_cli.knobs import grouped
 from hermes_cli.loading import load_player
-from hermes_cli.options import SavingOptions, SessionOption, Settings
+from hermes_cli.options import SOURCE_HELP, OutputOptions, SavingOptions, SessionOption, Settings
 from hermes_cli.questions import read_questions, timed_questions
-from hermes_cli.recall import check_no_settings, continued_player, find_session, recalled_film
-from hermes_cli.serving import kept
+from hermes_cli.recall import check_no_settings, check_to_come, continued_player, find_session, recalled_film
+from hermes_cli.serving import Host, kept
+from hermes_cli.standing import standing_question
 from hermes_cli.terminal import piped_lines
-from hermes_cli.viewing import viewing
+from hermes_cli.viewing import Viewing, viewing
 
-Source = Annotated[str | None, typer.Argument(metavar="SRC", help="Video file; may be left out with -c or --session.")]
+Source = Annotated[str | None, typer.Argument(metavar="SRC", help=f"{SOURCE_HELP} May be left out with -c or --session.")]
 Ask = Annotated[
     list[str] | None,
     typer.Option(
@@ -33,8 +37,17 @@ AskFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Ask every TIME QUESTION of a text file, one a line; # starts a comment."),
 ]
+Every = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar='"INTERVAL QUESTION"',
+        help='Ask again and again while the video plays: "10s Is anyone at the door?". Repeatable.',
+    ),
+]
+UntilChange = Annotated[bool, typer.Option("--until-change", help="Tell an answer of --every only when it differs.")]
 Continue = Annotated[
-    bool, typer.Option("--continue", "-c", help="Go on where the last session stopped, the last of SRC if it is given.")
+    bool,
+    typer.Option("--continue", "-c", help="Go on with the last session, of SRC if it is given, from its last saved memory."),
 ]
 
 
@@ -46,6 +59,8 @@ def watch(
     source: Source = None,
     ask: Ask = None,
     ask_file: AskFile = None,
+    every: Every = None,
+    until_change: UntilChange = False,
     go_on: Continue = False,
     session: SessionOption = None,
 ) -> None:
@@ -57,6 +72,8 @@ def watch(
     found = None
     if go_on or session:
         check_no_settings(context)
+        if saving.name is not None:
+            raise UsageError("a session keeps its name: --name cannot be changed", "leave it out")
         found = find_session(session, source)
         film, make_player = recalled_film(found), partial(continued_player, found, settings)
     elif source is not None:
@@ -66,11 +83,28 @@ def watch(
     else:
         raise UsageError("there is no video", "name one: hermes watch SRC; -c goes on with the last session")
     questions = timed_questions(written, film)
-    with viewing(make_player, settings.output) as watched, kept(watched, saving, settings, found or source):
-        exit_code, lines = watched.play_on(questions), piped_lines()
-        if lines is not None:
-            exit_code = max(exit_code, answer_piped(watched, lines))
-        elif sys.stdin is not None and not written:
-            answer_typed(watched)
+    if found is not None:
+        check_to_come(found, questions)
+    standing = tuple(standing_question(text, until_change) for text in every or [])
+    with (
+        viewing(lambda screen: replace(make_player(screen), standing=standing), settings.output) as watched,
+        kept(watched, saving, settings, found or source) as host,
+    ):
+        lines = piped_lines()
+        if lines is None and sys.stdin is not None and not written:
+            exit_code = _at_a_prompt(watched, host, settings.output)
+        else:
+            exit_code = watched.play_on(questions)
+            exit_code = max(exit_code, answer_piped(watched, lines) if lines is not None else 0)
         watched.finish()
         raise typer.Exit(exit_code)
+
+
+def _at_a_prompt(watched: Viewing, host: Host | None, options: OutputOptions) -> int:
+    from hermes_cli.repl.footer import Footer  # noqa: PLC0415 - on a terminal only
+    from hermes_cli.repl.session import Repl, history_file  # noqa: PLC0415
+
+    watched.screen.hand_over()
+    if watched.player.standing:
+        watched.answers = Answers()  # whole ones, since they come while something may be typed
+    return Repl(watched, host, Footer(watched.player, options), history_file(state_folder())).run()

@@ -1,0 +1,130 @@
+"""Reading lines at a terminal: history, completion, several lines at once, and what Ctrl-C and Ctrl-D mean there."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.styles import Style
+
+_QUOTES = '"""'  # opens and closes a question of several lines
+_TWICE_S = 2.0  # a second Ctrl-C within this time leaves
+_REFRESH_S = 0.25
+
+
+class Prompt:
+    """A prompt at the foot of the terminal, with a panel under it that is drawn again and again.
+
+    Args:
+        playhead: what stands in front of the prompt.
+        panel: the panel, as text with ANSI colours; empty for none.
+        say: writes a line above the prompt.
+        commands: words that Tab completes at the start of a line.
+        history: file of earlier lines, made for its owner alone; None keeps none.
+    """
+
+    def __init__(
+        self,
+        playhead: Callable[[], str],
+        panel: Callable[[], str],
+        say: Callable[[str], None],
+        commands: Sequence[str],
+        history: Path | None,
+    ) -> None:
+        self._say = say
+        self._playhead = playhead
+        self._session: PromptSession[str] = PromptSession(
+            message=lambda: f"hermes {playhead()} >>> ",
+            prompt_continuation="... ",
+            placeholder=ANSI("\x1b[2mask about the video, /? for help\x1b[0m"),
+            bottom_toolbar=lambda: ANSI(panel()),
+            style=Style.from_dict({"bottom-toolbar": "noreverse"}),
+            refresh_interval=_REFRESH_S,
+            reserve_space_for_menu=4,
+            history=_opened(history),
+            completer=WordCompleter(list(commands), sentence=True),
+            complete_while_typing=False,
+            key_bindings=_keys(),
+            multiline=Condition(self._is_open),
+            enable_suspend=True,
+        )
+
+    def lines(self) -> Iterator[str]:
+        """What is entered, until Ctrl-D; Ctrl-C clears a line, and twice in a row on an empty one raises.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C twice.
+        """
+        interrupted_s = float("-inf")
+        while True:
+            try:
+                line = self._session.prompt()
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                if time.monotonic() - interrupted_s < _TWICE_S:
+                    raise
+                interrupted_s = time.monotonic()
+                self._say("Use Ctrl+D or /bye to exit.")
+                continue
+            yield line.strip().removeprefix(_QUOTES).removesuffix(_QUOTES).strip()
+
+    def close(self) -> None:
+        """End the prompt from another thread, as Ctrl-D would."""
+        app = self._session.app
+        if app.is_running and app.loop is not None:
+            app.loop.call_soon_threadsafe(lambda: app.exit(exception=EOFError) if app.is_running else None)
+
+    def _is_open(self) -> bool:
+        text = self._session.default_buffer.text.strip()
+        return text.startswith(_QUOTES) and not (len(text) >= 2 * len(_QUOTES) and text.endswith(_QUOTES))
+
+
+@contextmanager
+def typed_ahead() -> Iterator[None]:
+    """While an answer is written: what is typed does not mix with it, and waits for the next prompt."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    silent = [*before[:3], before[3] & ~(termios.ECHO | termios.ICANON), *before[4:]]  # lines are the prompt's business
+    termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("c-c")
+    def clear_or_leave(event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
+    return keys
+
+
+def _opened(path: Path | None) -> History:
+    if path is None:
+        return InMemoryHistory()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(path)

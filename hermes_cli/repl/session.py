@@ -1,0 +1,221 @@
+"""A film and a prompt at once: the film plays in a thread of its own, questions are asked between its chunks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit import ANSI, print_formatted_text
+from prompt_toolkit.patch_stdout import patch_stdout
+
+from hermes.config import Sampling
+from hermes.errors import UsageError
+from hermes.events import Answer, ChunkEncoded
+from hermes.sources.opening import printable
+from hermes_cli.dialogue import BEGINS_WITH_TIME
+from hermes_cli.drawing.text import MapText
+from hermes_cli.export import FORMATS, exported
+from hermes_cli.failures import spares_memory
+from hermes_cli.mapping import sheet_of_player
+from hermes_cli.player import Event, Seen
+from hermes_cli.progress import hours_minutes_seconds
+from hermes_cli.questions import readable
+from hermes_cli.repl import slash
+from hermes_cli.repl.footer import Footer
+from hermes_cli.repl.prompt import Prompt, typed_ahead
+from hermes_cli.serving import Host
+from hermes_cli.transport import Transport
+from hermes_cli.viewing import Viewing
+
+
+class Repl:
+    """The prompt of a film being watched.
+
+    Args:
+        watched: the film.
+        host: answers about moments that were played; None when nothing is saved.
+        footer: the panel at the foot of the prompt.
+        history: file of earlier lines, None for none.
+
+    Attributes:
+        leaving: set by a command that ends the prompt.
+    """
+
+    def __init__(self, watched: Viewing, host: Host | None, footer: Footer, history: Path | None) -> None:
+        self._watched, self._host, self._footer = watched, host, footer
+        self._answered: Answer | None = None
+        watched.drawn = self._draw
+        commands = [f"/{name}" for name in slash.COMMANDS]
+        self._prompt = Prompt(self.playhead, footer.text, self.say, commands, history)
+        self._film = threading.Thread(target=self._play, name="hermes film", daemon=True)
+        self._exit_code = 0
+        self.leaving = False
+
+    def run(self) -> int:
+        """Play the film and take questions until the user leaves; returns the exit code.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C twice at an empty prompt.
+            Exception: the film could not be played, and nothing of it can be asked about.
+        """
+        self._failed: Exception | None = None
+        with patch_stdout(raw=True):
+            self._film.start()
+            try:
+                for line in self._prompt.lines():
+                    self._take(line)
+                    if self.leaving:
+                        break
+            finally:
+                self.transport.stop()
+                self._film.join()
+        if self._failed is not None:
+            raise self._failed
+        return self._exit_code
+
+    @property
+    def transport(self) -> Transport:
+        """The controls of the film."""
+        return self._watched.player.transport
+
+    @property
+    def sampling(self) -> Sampling:
+        """How answers are decoded."""
+        return self._watched.player.sampling
+
+    @sampling.setter
+    def sampling(self, sampling: Sampling) -> None:
+        self._watched.player = replace(self._watched.player, sampling=sampling)
+
+    def playhead(self) -> str:
+        """Where the film is."""
+        return hours_minutes_seconds(self._watched.tally.at or 0.0)
+
+    def panel(self) -> str:
+        """All that the panel can tell now."""
+        return self._footer.whole()
+
+    def say(self, text: str) -> None:
+        """Write lines above the prompt."""
+        self._watched.screen.say(text)
+
+    def memory(self) -> str:
+        """What is still remembered, layer by layer over time, with ANSI colours.
+
+        Raises:
+            UsageError: no chunk has become part of the memory yet.
+        """
+        sheet = sheet_of_player(self._watched.player, self._answered)
+        return self._watched.screen.drawn(MapText(sheet, self._footer.ascii_only))
+
+    def say_colored(self, text: str) -> None:
+        """Write lines with ANSI colours above the prompt."""
+        print_formatted_text(ANSI(text))
+
+    def ask_then(self, question: str, time: str) -> None:
+        """Ask about a moment that was played.
+
+        Raises:
+            UsageError: nothing is saved to go back to, or the moment has not been played.
+        """
+        if self._host is None:
+            raise UsageError("this run is not saved, so there is no way back", "leave --no-save out")
+        _, events = self._host.then(self._watched.player, readable(question), time)
+        self._watched.show(_about_the_answer(events), self._host.keep_past())
+
+    def forget_conversation(self) -> None:
+        """Let no earlier question colour what the memory keeps."""
+        with self._watched.player.turn():
+            self._watched.player.engine.last_exchange = None
+
+    def facts(self) -> Mapping[str, Mapping[str, Any]]:
+        """What `/show` can show."""
+        player = self._watched.player
+        engine, source = player.engine, player.film.source.info
+        model = {
+            "name": engine.model.name,
+            "revision": engine.model.revision,
+            "family": engine.model.model.config.model_type,
+            "layers": engine.model.layers,
+            "weights": engine.model.weights,
+            "device": engine.model.device,
+            "chosen": player.choice.reason,
+        }
+        prompt = {"prefix": engine.prompt.prefix, "before": engine.prompt.before, "after": engine.prompt.after}
+        return {
+            "model": model,
+            "source": {**asdict(source), "sampled a second": player.film.fps},
+            "settings": {"policy": player.policy, **asdict(engine.config), **asdict(player.sampling)},
+            "prompt": {name: repr(text) for name, text in prompt.items()},
+        }
+
+    def export(self, form: str, target: str) -> None:
+        """Write the answers so far into a new file.
+
+        Raises:
+            UsageError: the format is unknown, nothing is saved, or the file is there already or cannot be made.
+        """
+        if form not in FORMATS or not target:
+            raise UsageError("there is no format and file", f"write /export srt talk.srt; formats: {', '.join(FORMATS)}")
+        if self._host is None:
+            raise UsageError("this run is not saved, so there are no answers to export", "leave --no-save out")
+        session = self._host.session
+        try:
+            with Path(target).expanduser().open("x", encoding="utf-8") as file:
+                file.write(exported(form, session.info, session.log().answers))
+        except OSError as error:
+            raise UsageError(f"cannot write {printable(target)}: {error.strerror}", "name another file") from error
+        self.say(f"written to {target}")
+
+    def _take(self, line: str) -> None:
+        """A line of the user's; whatever goes wrong with it, the next one can be taken."""
+        if not line:
+            return
+        try:
+            with typed_ahead():
+                if line in slash.LEAVING or (line.startswith("/") and not line.startswith("//")):
+                    slash.run(self, line)
+                else:
+                    self._ask(line.removeprefix("/"))
+        except KeyboardInterrupt:
+            self._watched.screen.note("cancelled")
+        except Exception as error:
+            if not spares_memory(error):
+                raise
+            self._watched.complain(error)
+
+    def _ask(self, question: str) -> None:
+        if BEGINS_WITH_TIME.match(question):
+            time, _, question = question.partition(" ")
+            return self.ask_then(question, time)
+        if self._watched.player.engine.now_s is None:
+            raise UsageError("the video has not begun", "ask again in a moment")
+        return self._watched.ask(readable(question))
+
+    def _draw(self, event: Event) -> None:
+        self._footer.take(event)
+        if isinstance(event, Answer):
+            self._answered = event
+
+    def _play(self) -> None:
+        try:
+            self._exit_code = self._watched.play_on(())
+        except Exception as error:  # belongs to the main thread
+            self._failed = error
+            self._prompt.close()
+
+
+def _about_the_answer(events: Generator[Event, None, None]) -> Generator[Event, None, None]:
+    """Without what is played for it, which is not the film that is being watched."""
+    with closing(events):
+        yield from (event for event in events if not isinstance(event, Seen | ChunkEncoded))
+
+
+def history_file(state: Path) -> Path | None:
+    """Where earlier lines are kept, or None where the user wants none."""
+    return None if os.environ.get("HERMES_NOHISTORY") else state / "history"

@@ -1,0 +1,78 @@
+"""The prompt in a real terminal, while a film plays."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from hermes.sessions import SessionStore
+from hermes.tiny.clip import write_clip
+from hermes.tiny.world import RandomSource, make_video
+from tests.terminal import Terminal
+
+MEMORY = ("-m", "tiny", "--chunk", "4", "--budget", "24")
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """16 seconds of the embedded model's world."""
+    path = tmp_path_factory.mktemp("film") / "film.mp4"
+    write_clip(make_video(16, RandomSource(7)), path, size=96)
+    return path
+
+
+def test_questions_and_commands_are_taken_while_the_film_plays(film: Path) -> None:
+    with Terminal("watch", film, *MEMORY) as terminal:
+        terminal.wait_for(r"hermes 00:00:15 >>> ")
+        terminal.send("What is on screen now?\r")
+        assert re.search(r">>> What is on screen now\?\n[A-Z].*\.\n", terminal.wait_for(r"drew on 00:"))
+        terminal.send("/at 00:03 What is on screen now?\r")
+        terminal.wait_for(r"/at 00:03 What is on screen now\?\n[A-Z].*\.\n")
+        terminal.send("/nonsense\r")
+        terminal.wait_for(r"error: unknown command '/nonsense'\nhint: type /\? for help")
+        terminal.send("/set temperature lots\r")
+        terminal.wait_for("'lots' is no value of temperature")
+        terminal.send('"""What is\nthere?\n"""\r')
+        terminal.wait_for(r"(drew on[\s\S]*){3}>>> ask")
+        terminal.send("half a question")
+        terminal.wait_for(">>> half a question")
+        terminal.send("\x03")
+        terminal.wait_for(">>> ask")
+        terminal.send("\x03")
+        terminal.wait_for(r"Use Ctrl\+D or /bye to exit\.")
+        terminal.send("/bye\r")
+        assert terminal.wait_for_end() == 0
+        assert "Traceback" not in terminal.text
+    answers = SessionStore().latest().log().answers
+    assert [(record["at"], record["remembered"]) for record in answers] == [(3.0, False), (15.0, True), (15.0, True)]
+
+
+def test_what_is_typed_while_the_film_goes_on_is_not_torn(film: Path) -> None:
+    with Terminal("watch", film, *MEMORY, "--fps", "25") as terminal:
+        terminal.wait_for(r">>> ")
+        question = "What color was the circle that was there at the very beginning?"
+        for character in question:
+            terminal.send(character)
+        terminal.wait_for(re.escape(f">>> {question}"))
+        terminal.send("\r")
+        terminal.wait_for(r"drew on")
+        assert question in terminal.text
+        terminal.send("\x04")
+        assert terminal.wait_for_end() == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_the_terminal_is_whole_again_after_a_signal(film: Path, number: signal.Signals, code: int) -> None:
+    with Terminal("watch", film, *MEMORY) as terminal:
+        terminal.wait_for(r"hermes 00:00:15 >>> ")
+        if number == signal.SIGINT:
+            terminal.send("\x03\x03")
+        else:
+            terminal.process.send_signal(number)
+        assert terminal.wait_for_end() == code
+        assert terminal.modes == terminal.modes_before
+        shown, hidden = terminal.written.rfind(b"\x1b[?25h"), terminal.written.rfind(b"\x1b[?25l")
+        assert shown > hidden or hidden == -1
