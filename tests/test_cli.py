@@ -65,15 +65,6 @@ class Done:
 Run = Callable[..., Done]
 
 
-@pytest.fixture(autouse=True)
-def _signal_handlers() -> Iterator[None]:
-    """The program sets some; the tests' own come back."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-
-
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the program in this process, with `stdin` as a pipe that holds it, or closed."""

@@ -7,10 +7,9 @@ import io
 import json
 import re
 import shutil
-import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -51,14 +50,6 @@ Run = Callable[..., tuple[int, str, str]]
 
 MEMORY = ("-m", "tiny", "--chunk", "4", "--budget", "24")
 QUESTION = "What did you see first?"
-
-
-@pytest.fixture(autouse=True)
-def _signal_handlers() -> Iterator[None]:
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,10 @@ import errno
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,6 @@ from hermes_cli.app import main
 
 MEMORY = ("-m", "tiny", "--chunk", "4", "--budget", "24")
 NOW = "What is on screen now?"
-
-
-@pytest.fixture(autouse=True)
-def _signal_handlers() -> Iterator[None]:
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture

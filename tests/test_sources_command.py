@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -34,15 +34,6 @@ from tests.serving import tcp_camera
 
 ROOT = Path(__file__).parent.parent
 ONCE = Connecting(timeout_s=2.0, reconnect=0)
-
-
-@pytest.fixture(autouse=True)
-def _signal_handlers() -> Iterator[None]:
-    """The program sets some; the tests' own come back."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture
