@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -33,6 +34,17 @@ def grey(level: int) -> NDArray[np.uint8]:
 def shot(level: int, stamp: float | None = None) -> Shot:
     picture = grey(level)
     return Shot(None if stamp is None else Fraction(str(stamp)), Fraction(0), lambda max_side: picture)
+
+
+def _opencv_loads() -> bool:
+    try:
+        importlib.import_module("cv2")
+    except ImportError:
+        return False
+    return True
+
+
+OPENCV = _opencv_loads()
 
 
 class Scripted(LiveSource):
@@ -388,6 +400,7 @@ class TestCamera:
         _, news, _ = self._play(monkeypatch, after)
         assert any("is it frozen?" in text for text in news)
 
+    @pytest.mark.skipif(not OPENCV, reason="OpenCV lacks a system library here")
     def test_opencv_reads_a_file_in_a_cameras_place(self, tmp_path: Path) -> None:
         path = clip(tmp_path / "camera.mkv", steady(100))
         source = Camera(str(path), Connecting(reconnect=1))
@@ -397,6 +410,7 @@ class TestCamera:
         assert {99, 50} <= set(seen)
         assert news[-1].endswith("3 reads in a row failed; gave up")
 
+    @pytest.mark.skipif(not OPENCV, reason="OpenCV lacks a system library here")
     def test_an_index_that_does_not_exist_names_those_that_do(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
