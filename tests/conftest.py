@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,17 @@ import torch
 from hermes.frames import Frame
 from hermes.models import VideoModel, wrap_model
 from tests import make_tiny
+
+
+def _opencv_loads() -> bool:
+    try:
+        importlib.import_module("cv2")
+    except ImportError:
+        return False
+    return True
+
+
+needs_opencv = pytest.mark.skipif(not _opencv_loads(), reason="OpenCV is missing, or a system library that it needs")
 
 
 @pytest.fixture(autouse=True)

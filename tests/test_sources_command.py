@@ -30,6 +30,7 @@ from hermes_cli.player import Ended, Player, Seen, Warned
 from hermes_cli.questions import TimedQuestion
 from hermes_cli.transport import Transport
 from tests.clips import clip, steady
+from tests.conftest import needs_opencv
 from tests.serving import tcp_camera
 
 ROOT = Path(__file__).parent.parent
@@ -47,6 +48,7 @@ def make_player(model: VideoModel) -> Callable[..., Player]:
     return make
 
 
+@needs_opencv
 def test_a_camera_is_played_until_it_gives_up_and_answers_on_the_way(make_player: Callable[..., Player]) -> None:
     with tcp_camera((2.0, 0)) as camera:
         player = make_player(Film.open(camera.address, 10.0, "start", "end", connecting=ONCE))
@@ -193,6 +195,7 @@ def test_ctrl_c_ends_a_read_that_blocks() -> None:
     assert errors.strip().endswith("KeyboardInterrupt")
 
 
+@needs_opencv
 @pytest.mark.parametrize("command", ["watch", "probe"])
 def test_a_camera_that_is_not_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "99"]) == 3

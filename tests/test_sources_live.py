@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import importlib
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -23,6 +22,7 @@ from hermes.sources.camera import Camera
 from hermes.sources.feed import Pulse
 from hermes.sources.live import LiveSource, Shot
 from tests.clips import clip, cut, numbers, steady
+from tests.conftest import needs_opencv
 
 DEADLINE_S = 30.0  # nothing here takes a tenth of it
 
@@ -34,17 +34,6 @@ def grey(level: int) -> NDArray[np.uint8]:
 def shot(level: int, stamp: float | None = None) -> Shot:
     picture = grey(level)
     return Shot(None if stamp is None else Fraction(str(stamp)), Fraction(0), lambda max_side: picture)
-
-
-def _opencv_loads() -> bool:
-    try:
-        importlib.import_module("cv2")
-    except ImportError:
-        return False
-    return True
-
-
-OPENCV = _opencv_loads()
 
 
 class Scripted(LiveSource):
@@ -400,7 +389,7 @@ class TestCamera:
         _, news, _ = self._play(monkeypatch, after)
         assert any("is it frozen?" in text for text in news)
 
-    @pytest.mark.skipif(not OPENCV, reason="OpenCV lacks a system library here")
+    @needs_opencv
     def test_opencv_reads_a_file_in_a_cameras_place(self, tmp_path: Path) -> None:
         path = clip(tmp_path / "camera.mkv", steady(100))
         source = Camera(str(path), Connecting(reconnect=1))
@@ -410,7 +399,7 @@ class TestCamera:
         assert {99, 50} <= set(seen)
         assert news[-1].endswith("3 reads in a row failed; gave up")
 
-    @pytest.mark.skipif(not OPENCV, reason="OpenCV lacks a system library here")
+    @needs_opencv
     def test_an_index_that_does_not_exist_names_those_that_do(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
@@ -422,6 +411,7 @@ class TestCamera:
         assert caught.value.hint == "these are here: 0 (Front: Cam), 2 (Desk Cam)"
         assert capfd.readouterr().err == ""
 
+    @needs_opencv
     def test_by_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._nodes(tmp_path, monkeypatch)
         assert cameras.find_camera("Desk Cam").index == 2
