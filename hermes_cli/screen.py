@@ -84,8 +84,9 @@ class Screen:
         self._owned = self._typing = True
 
     def say(self, text: str) -> None:
-        """Lines that were asked for."""
-        self._print(text)
+        """Lines that were asked for, folded between words."""
+        self._progress.hide()
+        self._console.print(clean(text))
 
     def drawn(self, renderable: RenderableType) -> str:
         """What rich makes of something for this terminal, as text."""

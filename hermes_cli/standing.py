@@ -56,5 +56,5 @@ def interval_s(written: str) -> float:
     """Seconds of an interval: `10s`, `1:30`; raises `UsageError` for anything else."""
     seconds = resolve(parse(written), duration_s=None, fps=1.0, name="an interval")
     if not 0 < seconds < math.inf:
-        raise UsageError(f"{written!r} is no interval", _FORM)
+        raise UsageError(f"{written!r} is no interval", "write it as 10s or 1:30")
     return seconds

@@ -43,6 +43,10 @@ def test_questions_and_commands_are_taken_while_the_film_plays(film: Path) -> No
         terminal.wait_for(">>> ask")
         terminal.send("\x03")
         terminal.wait_for(r"Use Ctrl\+D or /bye to exit\.")
+        terminal.send("/step\r")  # something in between, so that this is the first Ctrl-C again
+        terminal.wait_for(r"/step\n")
+        terminal.send("\x03")
+        terminal.wait_for(r"exit\.[\s\S]*exit\.")
         terminal.send("/bye\r")
         assert terminal.wait_for_end() == 0
         assert "Traceback" not in terminal.text
@@ -76,3 +80,15 @@ def test_the_terminal_is_whole_again_after_a_signal(film: Path, number: signal.S
         assert terminal.modes == terminal.modes_before
         shown, hidden = terminal.written.rfind(b"\x1b[?25h"), terminal.written.rfind(b"\x1b[?25l")
         assert shown > hidden or hidden == -1
+
+
+def test_a_cancelled_answer_is_no_longer_under_way(film: Path) -> None:
+    with Terminal("watch", film, *MEMORY, "--temperature", "30", "--panel", "compact") as terminal:
+        terminal.wait_for(r"ended")
+        terminal.send("Describe the scene.\r")
+        terminal.wait_for(r"Describe the scene\.\n.+")
+        terminal.send("\x03")
+        terminal.wait_for(r"cancelled|drew on")
+        terminal.send("/status\r")
+        terminal.wait_for(r"/status\n[\s\S]*ended")
+        assert "answering" not in terminal.text.rpartition("/status")[2]

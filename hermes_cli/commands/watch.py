@@ -85,6 +85,8 @@ def watch(
     questions = timed_questions(written, film)
     if found is not None:
         check_to_come(found, questions)
+    if until_change and not every:
+        raise UsageError("--until-change goes with --every", 'for example --every "10s Is anyone at the door?"')
     standing = tuple(standing_question(text, until_change) for text in every or [])
     with (
         viewing(lambda screen: replace(make_player(screen), standing=standing), settings.output) as watched,

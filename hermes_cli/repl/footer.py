@@ -37,6 +37,10 @@ class Footer:
         """Take an event, from any thread."""
         self._state = self._state.after(event)
 
+    def settle(self) -> None:
+        """No answer is under way any more, whether it was finished, cancelled or failed."""
+        self._state = replace(self._state, answering=False)
+
     def text(self) -> str:
         """The panel for the terminal as it is now; empty where none is wanted or there is no room."""
         columns, rows = shutil.get_terminal_size()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import termios
 import time
@@ -21,6 +22,7 @@ from prompt_toolkit.styles import Style
 _QUOTES = '"""'  # opens and closes a question of several lines
 _TWICE_S = 2.0  # a second Ctrl-C within this time leaves
 _REFRESH_S = 0.25
+_ROOMY = 60  # columns from which an empty line says what may be typed
 
 
 class Prompt:
@@ -47,7 +49,7 @@ class Prompt:
         self._session: PromptSession[str] = PromptSession(
             message=lambda: f"hermes {playhead()} >>> ",
             prompt_continuation="... ",
-            placeholder=ANSI("\x1b[2mask about the video, /? for help\x1b[0m"),
+            placeholder=_placeholder,
             bottom_toolbar=lambda: ANSI(panel()),
             style=Style.from_dict({"bottom-toolbar": "noreverse"}),
             refresh_interval=_REFRESH_S,
@@ -78,6 +80,7 @@ class Prompt:
                 interrupted_s = time.monotonic()
                 self._say("Use Ctrl+D or /bye to exit.")
                 continue
+            interrupted_s = float("-inf")
             yield line.strip().removeprefix(_QUOTES).removesuffix(_QUOTES).strip()
 
     def close(self) -> None:
@@ -89,6 +92,11 @@ class Prompt:
     def _is_open(self) -> bool:
         text = self._session.default_buffer.text.strip()
         return text.startswith(_QUOTES) and not (len(text) >= 2 * len(_QUOTES) and text.endswith(_QUOTES))
+
+
+def _placeholder() -> ANSI:
+    roomy = shutil.get_terminal_size().columns >= _ROOMY
+    return ANSI("\x1b[2mask about the video, /? for help\x1b[0m" if roomy else "")
 
 
 @contextmanager

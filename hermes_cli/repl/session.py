@@ -161,7 +161,8 @@ class Repl:
             UsageError: the format is unknown, nothing is saved, or the file is there already or cannot be made.
         """
         if form not in FORMATS or not target:
-            raise UsageError("there is no format and file", f"write /export srt talk.srt; formats: {', '.join(FORMATS)}")
+            missing = "there is no file" if form in FORMATS else f"there is no format {form!r}"
+            raise UsageError(missing, f"write /export srt talk.srt; formats: {', '.join(FORMATS)}")
         if self._host is None:
             raise UsageError("this run is not saved, so there are no answers to export", "leave --no-save out")
         session = self._host.session
@@ -188,6 +189,8 @@ class Repl:
             if not spares_memory(error):
                 raise
             self._watched.complain(error)
+        finally:
+            self._footer.settle()
 
     def _ask(self, question: str) -> None:
         if BEGINS_WITH_TIME.match(question):
