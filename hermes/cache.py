@@ -185,12 +185,19 @@ class SlabCache(Cache):  # type: ignore[misc]
 
         Returns: (layers, axes, tokens), float32, on the CPU.
         """
-        starts = torch.zeros(len(self.layers), len(positions), 1)
-        if in_video:
-            starts[:, 0, 0] = torch.tensor([layer.time_shift for layer in self.layers])
-        else:
-            starts += torch.tensor([layer.next_position for layer in self.layers])[:, None, None]
-        return starts + positions.cpu()
+        return self._starts(len(positions), in_video)[..., None] + positions.cpu()
+
+    def reach(self, positions: Tensor, in_video: bool = False) -> float:
+        """The largest position that `locate` would give."""
+        return float((self._starts(len(positions), in_video).amax(dim=0) + positions.cpu().amax(dim=1)).max())
+
+    def _starts(self, axes: int, in_video: bool) -> Tensor:
+        """Where positions count from, (layers, axes)."""
+        if not in_video:
+            return torch.tensor([layer.next_position for layer in self.layers])[:, None].expand(-1, axes)
+        starts = torch.zeros(len(self.layers), axes)
+        starts[:, 0] = torch.tensor([layer.time_shift for layer in self.layers])
+        return starts
 
     def stage(self, positions: Tensor, origin: Origin, in_video: bool = False) -> Tensor:
         """Announce a forward of tokens; arguments and result as `locate`."""

@@ -283,7 +283,7 @@ class StreamEngine:
 
     def _reach(self, tokens: Tokens) -> float:
         """The largest position that these tokens would take."""
-        return float(self.cache.locate(tokens.positions, tokens.in_video).max())
+        return self.cache.reach(tokens.positions, tokens.in_video)
 
     def _append(self, tokens: Tokens, probe: AnswerProbe | None = None) -> Tensor:
         if self._reach(tokens) >= self.model.max_positions:

@@ -25,7 +25,6 @@ from hermes.sources.opening import printable
 _FAILED_READS = 3  # in a row, before the camera is closed
 _POLL_S = 0.2
 _UNPLUG = "unplug it and plug it in again"
-_REINSTALL = "pip install --force-reinstall opencv-python"
 _CAP_PROP_FPS = 5  # cv2.CAP_PROP_FPS
 _PACKAGES = {
     "libGL.so.1": "libgl1",

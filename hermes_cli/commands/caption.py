@@ -25,6 +25,7 @@ from hermes_cli.questions import TimedQuestion
 from hermes_cli.standing import StandingQuestion, interval_s
 from hermes_cli.terminal import json_line
 from hermes_cli.viewing import viewing
+from hermes_cli.writing import open_text
 
 QUESTION = "Describe the scene."
 
@@ -63,7 +64,7 @@ def caption(
     film = settings.playing.open(source)
     make_player = partial(load_player, film, config, sampling, settings)
     with (
-        _opened(output, force) as file,
+        open_text(output, force) as file,
         viewing(lambda screen: _asking(make_player(screen), standing), settings.output) as shown,
     ):
         shown.answers = Captions(file, kind, film.start_s)
@@ -98,15 +99,6 @@ class Captions(Answers):
     def _put(self, text: str) -> None:
         self._file.write(text)
         self._file.flush()
-
-
-def _opened(path: Path, force: bool) -> TextIO:
-    try:
-        return path.expanduser().open("w" if force else "x", encoding="utf-8")
-    except FileExistsError as error:
-        raise UsageError(f"{printable(str(path))} is there already", "name another file, or use --force") from error
-    except OSError as error:
-        raise UsageError(f"cannot write {printable(str(path))}: {error.strerror}", "name another file") from error
 
 
 def _srt(number: int, start_s: float, end_s: float, text: str) -> str:

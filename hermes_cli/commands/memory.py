@@ -23,7 +23,7 @@ from hermes_cli.options import OutputOptions, SessionOption
 from hermes_cli.recall import find_session
 from hermes_cli.screen import Screen
 from hermes_cli.terminal import json_line, write_out
-from hermes_cli.writing import write_file
+from hermes_cli.writing import open_bytes
 
 if TYPE_CHECKING:
     from hermes.sessions import Session
@@ -77,7 +77,9 @@ def memory(
     found = find_session(session, source)
     sheet = sheet_of_session(found, at)
     if output:
-        write_file(output, _drawn(suffix, found, sheet), force)
+        drawn = _drawn(suffix, found, sheet)
+        with open_bytes(output, force) as file:
+            file.write(drawn)
         _screen().note(f"{printable(str(output))}: {sheet.heading}, {sheet.settings}")
     else:
         write_out(json_line(_record(found, sheet)) if json else _text(sheet, ascii_only))

@@ -20,6 +20,7 @@ from hermes_cli.options import OutputOptions
 from hermes_cli.screen import Screen
 from hermes_cli.tables import rendered, short
 from hermes_cli.terminal import json_line, piped_lines, write_out
+from hermes_cli.writing import open_text
 
 if TYPE_CHECKING:
     from hermes.sessions import Log, Session, SessionStore
@@ -116,18 +117,8 @@ def export(session: OneSession = None, kind: Format = None, output: Output = Non
     if output is None:
         write_out(text)
     else:
-        _write_file(output / f"{chosen.info.id}.{wanted}" if output.is_dir() else output, text, force)
-
-
-def _write_file(file: Path, text: str, force: bool) -> None:
-    name = printable(str(file))
-    try:
-        with file.open("w" if force else "x", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
-            stream.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{name} is there already", "use --force to overwrite it, or another name") from error
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        raise UsageError(f"cannot write {name}: {error.strerror}", "check its folder") from error
+        with open_text(output / f"{chosen.info.id}.{wanted}" if output.is_dir() else output, force) as file:
+            file.write(text)
 
 
 def _store() -> SessionStore:

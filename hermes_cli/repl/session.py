@@ -31,6 +31,7 @@ from hermes_cli.repl.prompt import Prompt, typed_ahead
 from hermes_cli.serving import Host
 from hermes_cli.transport import Transport
 from hermes_cli.viewing import Viewing
+from hermes_cli.writing import open_text
 
 
 class Repl:
@@ -166,11 +167,10 @@ class Repl:
         if self._host is None:
             raise UsageError("this run is not saved, so there are no answers to export", "leave --no-save out")
         session = self._host.session
-        try:
-            with Path(target).expanduser().open("x", encoding="utf-8") as file:
-                file.write(exported(form, session.info, session.log().answers))
-        except OSError as error:
-            raise UsageError(f"cannot write {printable(target)}: {error.strerror}", "name another file") from error
+        if Path(target).expanduser().exists():
+            raise UsageError(f"{printable(target)} is there already", "name another file")
+        with open_text(Path(target), force=False) as file:
+            file.write(exported(form, session.info, session.log().answers))
         self.say(f"written to {target}")
 
     def _take(self, line: str) -> None:
