@@ -331,7 +331,7 @@ def _embedded_model() -> Iterator[Finding]:
     """The main job: a chunk is read and a question is answered, for real."""
     start = time.perf_counter()
     model = load_checkpoint(ModelOptions(model=str(checkpoint_folder())))
-    from hermes.evals import ShapesTask, evaluate_shapes  # noqa: PLC0415 - loads torch
+    from hermes.evals.shapes import ShapesTask, evaluate_shapes  # noqa: PLC0415 - loads torch
 
     loaded = time.perf_counter()
     config = MemoryConfig()

@@ -9,7 +9,8 @@ import pytest
 
 from hermes.config import MemoryConfig
 from hermes.errors import UsageError
-from hermes.evals import Accuracy, ShapesTask, accuracy, evaluate_shapes, normalise
+from hermes.evals.shapes import ShapesTask, accuracy, evaluate_shapes, normalise
+from hermes.evals.statistics import Accuracy
 from hermes.models import load_model
 from hermes.tiny import checkpoint_folder
 from hermes_cli.app import main

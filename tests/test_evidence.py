@@ -19,7 +19,7 @@ from hermes.cache import SUMMARY_ORIGIN, TEXT_ORIGIN
 from hermes.compaction import KeepPlan
 from hermes.config import MemoryConfig, Role, Sampling
 from hermes.engine import StreamEngine
-from hermes.evals import ShapesTask, chance, evaluate_shapes, tracing
+from hermes.evals.shapes import ShapesTask, chance, evaluate_shapes, tracing
 from hermes.events import Answer, Moment
 from hermes.evidence import MOMENTS, Watch, frame_shares, moments
 from hermes.frames import Frame

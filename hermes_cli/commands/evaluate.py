@@ -18,7 +18,8 @@ from hermes_cli.options import MethodOptions, ModelOptions
 from hermes_cli.terminal import json_line, write_out
 
 if TYPE_CHECKING:
-    from hermes.evals import Accuracy, Sample, ShapesTask
+    from hermes.evals.shapes import Sample, ShapesTask
+    from hermes.evals.statistics import Accuracy
 
 evaluations = typer.Typer(no_args_is_help=True, help="How often are answers right?")
 
@@ -61,7 +62,7 @@ def shapes(
     """
     config = method.config()
     names, lengths = _names(policy), _lengths(frames)
-    from hermes.evals import ShapesTask, evaluate_shapes  # noqa: PLC0415 - loads torch
+    from hermes.evals.shapes import ShapesTask, evaluate_shapes  # noqa: PLC0415 - loads torch
 
     tasks = [ShapesTask(length, videos, questions, seed) for length in lengths]
     loaded = load_checkpoint(model)
@@ -106,7 +107,7 @@ def _tracked(samples: Iterator[Sample], policies: Sequence[str], task: ShapesTas
 
 
 def _results(samples: Sequence[Sample], policies: Sequence[str], lengths: Sequence[int]) -> Iterator[dict[str, Any]]:
-    from hermes.evals import GROUPS, accuracy  # noqa: PLC0415 - loads torch
+    from hermes.evals.shapes import GROUPS, accuracy  # noqa: PLC0415 - loads torch
 
     for length in lengths:
         for policy in policies:
@@ -116,7 +117,7 @@ def _results(samples: Sequence[Sample], policies: Sequence[str], lengths: Sequen
 
 
 def _traced(samples: Sequence[Sample], policies: Sequence[str], lengths: Sequence[int]) -> Iterator[dict[str, Any]]:
-    from hermes.evals import tracing  # noqa: PLC0415 - loads torch
+    from hermes.evals.shapes import tracing  # noqa: PLC0415 - loads torch
 
     for length in lengths:
         for policy in policies:

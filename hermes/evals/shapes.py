@@ -1,4 +1,4 @@
-"""How often answers are right: the embedded world as a streaming benchmark, memory policies side by side.
+"""The embedded world as a streaming benchmark, memory policies side by side.
 
 Questions come at their own moments while the video plays, as in OVO-Bench: "realtime" ones about what is on screen,
 "backward" ones about what was there before. An answer is right when it equals the expected text after `normalise`. Its
@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 from hermes.config import MemoryConfig, Sampling
 from hermes.engine import StreamEngine
 from hermes.errors import UsageError
+from hermes.evals.statistics import Accuracy
 from hermes.events import Answer, Moment
 from hermes.frames import Frame
 from hermes.models.base import VideoModel
@@ -72,30 +72,6 @@ class Sample:
     right: bool
     traced: bool | None
     traced_by_chance: float | None
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """A share of right answers, or of whatever else is right, with its 95 % Wilson interval."""
-
-    right: int
-    total: int
-
-    @property
-    def share(self) -> float:
-        """Right answers per question; NaN without questions."""
-        return self.right / self.total if self.total else math.nan
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The interval that the true share lies in, were the questions drawn again (Wilson 1927)."""
-        if not self.total:
-            return (0.0, 1.0)
-        z = NormalDist().inv_cdf(0.975)
-        spread = z * math.sqrt(self.share * (1 - self.share) / self.total + z**2 / (4 * self.total**2))
-        centre = self.share + z**2 / (2 * self.total)
-        scale = 1 + z**2 / self.total
-        return ((centre - spread) / scale, (centre + spread) / scale)
 
 
 def accuracy(samples: Iterable[Sample], group: str, frames: int, policy: str) -> Accuracy:
