@@ -1,4 +1,4 @@
-"""The KV cache: one preallocated slab per layer, with the position and the origin of every slot.
+"""The KV cache: a preallocated slab, with the position and the origin of every slot of every layer.
 
 `SlabCache` is a transformers cache, so every model writes into it through its own forward. Nothing here decides what is
 kept; `hermes.compaction` is the only writer of kept keys.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -33,6 +35,7 @@ class Origin:
     count: Tensor  # (tokens,)
 
     @classmethod
+    @lru_cache(maxsize=8)  # an answer needs the same one for every token, and nobody writes to them
     def text(cls, tokens: int, frame: int = TEXT_ORIGIN) -> Origin:
         """The origin of text tokens; those that a family writes into the video itself belong to a frame of it."""
         place = torch.full((3, tokens), TEXT_ORIGIN, dtype=torch.int32)
@@ -52,16 +55,62 @@ class Origin:
         return cls(torch.cat([o.place for o in origins], dim=1), torch.cat([o.count for o in origins]))
 
 
-class SlabLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not typed here
-    """One layer's slab. Slots [0, length) are alive; a forward appends behind them.
+@dataclass(frozen=True)
+class SlotShape:
+    """What one slot of a layer holds.
 
     Attributes:
-        keys: (1, kv_heads, capacity, head_dim), rotated to `positions`, as attention reads them.
-        raw_keys: the same keys unrotated, valid up to `raw_length`. Renumbering always rotates from these, so that keys
-            of a 16-bit cache do not drift however often they are renumbered.
-        values: (1, kv_heads, capacity, head_dim).
-        positions: (axes, capacity), float32; one axis for plain rotary embedding, three for M-RoPE.
-        place, count: see `Origin`.
+        kv_heads, head_dim: of its key and its value.
+        axes: position axes: one for plain rotary embedding, three for M-RoPE.
+        dtype: of keys and values.
+    """
+
+    kv_heads: int
+    head_dim: int
+    axes: int
+    dtype: torch.dtype
+
+
+class Slab:
+    """The storage of all layers on one device, so that one operation reaches all of them.
+
+    Attributes:
+        keys: (layers, kv_heads, capacity, head_dim), rotated to `positions`, as attention reads them.
+        raw_keys: the same keys unrotated, valid up to a layer's `raw_length`. Renumbering always rotates from these, so that
+            keys of a 16-bit cache do not drift however often they are renumbered.
+        values: (layers, kv_heads, capacity, head_dim).
+        positions: (layers, axes, capacity), float32.
+        place, count: (layers, 3, capacity) and (layers, capacity), see `Origin`.
+        capacity: slots of each layer.
+    """
+
+    def __init__(self, layers: int, capacity: int, shape: SlotShape, device: torch.device) -> None:
+        self.device = device
+        self.capacity = capacity
+        size = (layers, shape.kv_heads, capacity, shape.head_dim)
+        self.keys = torch.zeros(size, dtype=shape.dtype, device=device)
+        self.values = torch.zeros(size, dtype=shape.dtype, device=device)
+        self.raw_keys = torch.zeros(size, dtype=shape.dtype, device=device)
+        self.positions = torch.zeros(layers, shape.axes, capacity, device=device)
+        self.place = torch.zeros(layers, 3, capacity, dtype=torch.int32, device=device)
+        self.count = torch.zeros(layers, capacity, dtype=torch.int32, device=device)
+
+    def grow(self, capacity: int) -> None:
+        """Reallocate to a larger capacity, one kind of content after another; where memory is short, nothing is lost."""
+        for name in ("keys", "values", "raw_keys"):
+            setattr(self, name, _extended(getattr(self, name), capacity, dim=2))
+        for name in ("positions", "place", "count"):
+            setattr(self, name, _extended(getattr(self, name), capacity, dim=-1))
+        self.capacity = capacity
+
+
+class SlabLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not typed here
+    """One layer's part of a slab. Slots [0, length) are alive; a forward appends behind them.
+
+    Attributes:
+        slab, row: where it is stored.
+        keys, raw_keys, values: (1, kv_heads, capacity, head_dim); positions, place, count: (axes, capacity), (3, capacity),
+            (capacity,). Views of the slab.
         next_position: where text goes that follows, on every axis.
         time_shift: how far renumbering has moved the first axis, time, for chunks whose positions count from the start of
             the video (`SlabCache.stage`).
@@ -70,51 +119,35 @@ class SlabLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
     is_compileable = False
     is_sliding = False
 
-    def __init__(
-        self, capacity: int, kv_heads: int, head_dim: int, axes: int, dtype: torch.dtype, device: torch.device
-    ) -> None:
+    def __init__(self, slab: Slab, row: int) -> None:
         super().__init__()
-        self.device = device
-        slab = (1, kv_heads, capacity, head_dim)
-        self.keys: Tensor = torch.zeros(slab, dtype=dtype, device=device)
-        self.values: Tensor = torch.zeros(slab, dtype=dtype, device=device)
-        self.raw_keys: Tensor = torch.zeros(slab, dtype=dtype, device=device)
-        self.positions = torch.zeros(axes, capacity, device=device)
-        self.place = torch.zeros(3, capacity, dtype=torch.int32, device=device)
-        self.count = torch.zeros(capacity, dtype=torch.int32, device=device)
+        self.slab, self.row = slab, row
+        self.device = slab.device
         self.length = 0
         self.raw_length = 0
         self.next_position = 0.0
         self.time_shift = 0.0
         self.is_initialized = True
+        self.look()
+
+    def look(self) -> None:
+        """Take fresh views of the slab, which has been reallocated."""
+        slab, row = self.slab, self.row
+        self.keys, self.values, self.raw_keys = (kind[row : row + 1] for kind in (slab.keys, slab.values, slab.raw_keys))
+        self.positions, self.place, self.count = slab.positions[row], slab.place[row], slab.count[row]
 
     @property
     def capacity(self) -> int:
         """Slots of the slab."""
-        return int(self.keys.shape[2])
-
-    def stage(self, positions: Tensor, origin: Origin) -> None:
-        """Announce the tokens of the next forward: their positions (axes, tokens) and origin."""
-        end = self.length + positions.shape[-1]
-        assert end <= self.capacity, "the caller reserves room before a forward"
-        self.positions[:, self.length : end] = positions
-        self.place[:, self.length : end] = origin.place.to(self.device)
-        self.count[self.length : end] = origin.count.to(self.device)
+        return self.slab.capacity
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Append (1, kv_heads, tokens, head_dim) and return views of everything alive (called by transformers)."""
-        end = self.length + key_states.shape[2]
-        self.keys[:, :, self.length : end] = key_states
-        self.values[:, :, self.length : end] = value_states
-        self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
-
-    def grow(self, capacity: int) -> None:
-        """Reallocate to a larger capacity."""
-        for name in ("keys", "values", "raw_keys"):
-            setattr(self, name, _extended(getattr(self, name), capacity, dim=2))
-        for name in ("positions", "place", "count"):
-            setattr(self, name, _extended(getattr(self, name), capacity, dim=-1))
+        start, tokens = self.length, key_states.shape[2]
+        self.length = end = start + tokens
+        self.keys.narrow(2, start, tokens).copy_(key_states)
+        self.values.narrow(2, start, tokens).copy_(value_states)
+        return self.keys.narrow(2, 0, end), self.values.narrow(2, 0, end)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Nothing to do: the slab exists from the start."""
@@ -134,17 +167,55 @@ class SlabLayer(CacheLayerMixin):  # type: ignore[misc]  # transformers is not t
     get_max_cache_shape = get_max_length  # the name before transformers 5.2x
 
 
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring layers of one slab that hold the same number of tokens, so that one operation serves them all.
+
+    Attributes:
+        slab: where they are stored.
+        first: index of the first of `layers` in the cache.
+        layers: in order.
+    """
+
+    slab: Slab
+    first: int
+    layers: tuple[SlabLayer, ...]
+
+    @property
+    def rows(self) -> slice:
+        """Their rows in the slab."""
+        return slice(self.layers[0].row, self.layers[-1].row + 1)
+
+    @property
+    def span(self) -> slice:
+        """Their indices in the cache."""
+        return slice(self.first, self.first + len(self.layers))
+
+    @property
+    def length(self) -> int:
+        """Tokens alive in each of them."""
+        return self.layers[0].length
+
+
 class SlabCache(Cache):  # type: ignore[misc]
-    """The slabs of all layers.
+    """The memory of all layers.
 
     Args:
-        layers: one `SlabLayer` per decoder layer, each on its layer's device.
+        shape: what a slot holds, in every layer.
+        capacity: slots of each layer.
+        devices: of each layer; neighbours on one device share a slab.
     """
 
     layers: list[SlabLayer]
 
-    def __init__(self, layers: Sequence[SlabLayer]) -> None:
-        super().__init__(layers=list(layers))
+    def __init__(self, shape: SlotShape, capacity: int, devices: Sequence[torch.device]) -> None:
+        self.slabs: list[Slab] = []
+        layers = []
+        for device, group in groupby(devices):
+            count = len(list(group))
+            self.slabs.append(Slab(count, capacity, shape, device))
+            layers += [SlabLayer(self.slabs[-1], row) for row in range(count)]
+        super().__init__(layers=layers)
         self.video_time = 0.0  # the largest time so far among positions in the video, before any shift
         self._borrowed = False
 
@@ -161,14 +232,32 @@ class SlabCache(Cache):  # type: ignore[misc]
     @property
     def nbytes(self) -> int:
         """Bytes allocated for keys (rotated and unrotated) and values."""
-        slabs = (slab for layer in self.layers for slab in (layer.keys, layer.values, layer.raw_keys))
-        return sum(slab.numel() * slab.element_size() for slab in slabs)
+        return sum(kind.nbytes for slab in self.slabs for kind in (slab.keys, slab.values, slab.raw_keys))
+
+    def runs(self, *alike: Sequence[Any]) -> list[Run]:
+        """The layers as runs that are as long as possible.
+
+        Args:
+            alike: each has a value per layer, which is to be the same within a run too.
+        """
+        traits = zip(self.layers, *alike, strict=True)
+        numbered = [(id(layer.slab), layer.length, layer.raw_length, *others) for layer, *others in traits]
+        runs: list[Run] = []
+        for _, group in groupby(range(len(self.layers)), key=numbered.__getitem__):
+            indices = list(group)
+            members = tuple(self.layers[index] for index in indices)
+            runs.append(Run(members[0].slab, indices[0], members))
+        return runs
 
     def grow(self, capacity: int) -> None:
         """Give every layer at least `capacity` slots."""
-        for layer in self.layers:
-            if layer.capacity < capacity:
-                layer.grow(capacity)
+        try:
+            for slab in self.slabs:
+                if slab.capacity < capacity:
+                    slab.grow(capacity)
+        finally:
+            for layer in self.layers:
+                layer.look()
 
     def reserve(self, tokens: int) -> None:
         """Make sure that every layer can take `tokens` more. A cache sized for its budget never grows here; one without a
@@ -202,9 +291,14 @@ class SlabCache(Cache):  # type: ignore[misc]
     def stage(self, positions: Tensor, origin: Origin, in_video: bool = False) -> Tensor:
         """Announce a forward of tokens; arguments and result as `locate`."""
         located = self.locate(positions, in_video)
-        tops = located.amax(dim=(1, 2)).tolist()
-        for layer, own, top in zip(self.layers, located, tops, strict=True):
-            layer.stage(own.to(layer.device), origin)
+        tokens = positions.shape[-1]
+        for run in self.runs():
+            slots = slice(run.length, run.length + tokens)
+            assert slots.stop <= run.slab.capacity, "the caller reserves room before a forward"
+            run.slab.positions[run.rows, :, slots] = located[run.span].to(run.slab.device)
+            run.slab.place[run.rows, :, slots] = origin.place.to(run.slab.device)
+            run.slab.count[run.rows, slots] = origin.count.to(run.slab.device)
+        for layer, top in zip(self.layers, located.amax(dim=(1, 2)).tolist(), strict=True):
             layer.next_position = max(layer.next_position, top + 1)
         if in_video:
             self.video_time = max(self.video_time, float(positions[0].max()))
@@ -268,8 +362,7 @@ class SlabCache(Cache):  # type: ignore[misc]
         for index, layer in enumerate(self.layers):
             length, raw_length, layer.next_position, layer.time_shift = state[f"{index}.state"].tolist()
             layer.length, layer.raw_length = int(length), int(raw_length)
-            if layer.length > layer.capacity:
-                layer.grow(layer.length)
+            self.grow(layer.length)
             for name, alive in _alive(layer).items():
                 alive.copy_(state[f"{index}.{name}"])
 
@@ -287,9 +380,11 @@ def _alive(layer: SlabLayer) -> dict[str, Tensor]:
 
 
 def _extended(slab: Tensor, capacity: int, dim: int) -> Tensor:
-    """A larger slab with the old contents at its start."""
+    """The contents of a slab at the start of a larger one."""
     shape = list(slab.shape)
     old = shape[dim]
+    if old >= capacity:  # an earlier attempt that failed came as far as this
+        return slab
     shape[dim] = capacity
     larger = slab.new_zeros(shape)
     larger.narrow(dim, 0, old).copy_(slab)

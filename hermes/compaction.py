@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hermes.cache import SUMMARY_ORIGIN, SlabCache, SlabLayer
+from hermes.cache import SUMMARY_ORIGIN, Run, SlabCache
 from hermes.rope import rotate, unrotate
 
 CosSin = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -39,77 +39,101 @@ class KeepPlan:
 def compact(cache: SlabCache, plan: KeepPlan, prefix: int, reindex: bool, cos_sin: CosSin) -> None:
     """Carry out `plan` in place (paper algorithm 1, equation 6, appendix E).
 
+    Layers that hold, keep and fold alike are done together, and the host waits for the devices once, at the end.
+
     Args:
         prefix: system tokens at the start of every layer, kept and never renumbered.
         reindex: renumber the kept tokens; otherwise they stay where they are.
         cos_sin: the model's rotary embedding.
     """
-    for layer, keep, summarise in zip(cache.layers, plan.keep, plan.summarise, strict=True):
-        _compact_layer(layer, keep.to(layer.device), summarise, prefix, reindex, cos_sin)
-    tops = torch.stack([layer.positions[:, : layer.length].amax(dim=1).cpu() for layer in cache.layers])  # (layers, axes)
-    for layer, top in zip(cache.layers, tops.tolist(), strict=True):
+    fill_raw_keys(cache, cos_sin)
+    for run in cache.runs([len(keep) for keep in plan.keep], plan.summarise):
+        keep = torch.stack(plan.keep[run.span]).to(run.slab.device)
+        _compact_run(run, keep, plan.summarise[run.first], prefix, reindex, cos_sin)
+    home = cache.layers[-1].device
+    tops = [run.slab.positions[run.rows, :, : run.length].amax(dim=2).to(home) for run in cache.runs()]  # (layers, axes)
+    for layer, top in zip(cache.layers, torch.cat(tops).tolist(), strict=True):
         layer.next_position = max(top) + 1
         if reindex:  # what comes next keeps its distance in time to the newest frame, which stands at the top now
             layer.time_shift = top[0] - cache.video_time
 
 
-def _compact_layer(layer: SlabLayer, keep: Tensor, summarise: bool, prefix: int, reindex: bool, cos_sin: CosSin) -> None:
-    _fill_raw_keys(layer, cos_sin)
-    summary = _fold(layer, keep) if summarise and len(keep) < layer.length else None
-    _gather(layer, keep)
-    if reindex:
-        _renumber(layer, prefix, cos_sin)
-    if summary is not None:
-        _append(layer, summary, cos_sin)
-
-
-def _fill_raw_keys(layer: SlabLayer, cos_sin: CosSin) -> None:
+def fill_raw_keys(cache: SlabCache, cos_sin: CosSin) -> None:
     """Unrotate the keys that came in since the last compaction."""
-    new = slice(layer.raw_length, layer.length)
-    if new.start < new.stop:
-        cos, sin = cos_sin(layer.positions[None, :, new])
-        layer.raw_keys[:, :, new] = unrotate(layer.keys[:, :, new], cos, sin).to(layer.keys.dtype)
-        layer.raw_length = layer.length
+    for run in cache.runs():
+        rows, new = run.rows, slice(run.layers[0].raw_length, run.length)
+        if new.start < new.stop:
+            cos, sin = _angles(run.slab.positions[rows, :, new], cos_sin)
+            run.slab.raw_keys[rows, :, new] = unrotate(run.slab.keys[rows, :, new], cos, sin).to(run.slab.keys.dtype)
+        for layer in run.layers:
+            layer.raw_length = run.length
+
+
+def _compact_run(run: Run, keep: Tensor, summarise: bool, prefix: int, reindex: bool, cos_sin: CosSin) -> None:
+    """Compact the layers of a run; `keep` is (layers, kept)."""
+    summary = _fold(run, keep) if summarise and keep.shape[1] < run.length else None
+    if keep.shape[1] < run.length:
+        _gather(run, keep)
+    if reindex:
+        _renumber(run, prefix, cos_sin)
+    if summary is not None:
+        _append(run, summary, cos_sin)
+
+
+def _angles(positions: Tensor, cos_sin: CosSin) -> tuple[Tensor, Tensor]:
+    """cos and sin at (layers, axes, tokens) positions for keys (layers, kv_heads, tokens, head_dim)."""
+    cos, sin = cos_sin(positions)
+    return cos[:, None], sin[:, None]
 
 
 @dataclass(frozen=True)
 class _Summary:
-    raw_key: Tensor  # (1, kv_heads, 1, head_dim), float32
-    value: Tensor  # (1, kv_heads, 1, head_dim), float32
-    count: Tensor  # ()
+    raw_key: Tensor  # (layers, kv_heads, 1, head_dim), float32
+    value: Tensor  # (layers, kv_heads, 1, head_dim), float32
+    count: Tensor  # (layers,)
 
 
-def _fold(layer: SlabLayer, keep: Tensor) -> _Summary:
+def _fold(run: Run, keep: Tensor) -> _Summary:
     """The mean of the dropped tokens. Rotating each to a common target and averaging is the same as averaging the
     unrotated keys and rotating once, since rotation is linear."""
-    dropped = torch.ones(layer.length, dtype=torch.bool, device=layer.device)
-    dropped[keep] = False
-    indices = dropped.nonzero()[:, 0]
-    raw_key = layer.raw_keys[:, :, indices].float().mean(dim=2, keepdim=True)
-    value = layer.values[:, :, indices].float().mean(dim=2, keepdim=True)
-    return _Summary(raw_key, value, layer.count[indices].sum())
+    kept = torch.zeros(len(keep), run.length, dtype=torch.int8, device=keep.device).scatter_(1, keep, 1)
+    dropped = kept.argsort(dim=1, stable=True)[:, : run.length - keep.shape[1]]  # ascending; their number is known
+    raw_key, value = (
+        _taken(slab[run.rows], dropped).float().mean(dim=2, keepdim=True) for slab in (run.slab.raw_keys, run.slab.values)
+    )
+    return _Summary(raw_key, value, run.slab.count[run.rows].gather(1, dropped).sum(dim=1))
 
 
-def _gather(layer: SlabLayer, keep: Tensor) -> None:
-    kept = len(keep)
-    if kept == layer.length:
-        return
-    for slab in (layer.keys, layer.values, layer.raw_keys):
-        slab[:, :, :kept] = slab.index_select(2, keep)
-    for slab in (layer.positions, layer.place):
-        slab[:, :kept] = slab.index_select(1, keep)
-    layer.count[:kept] = layer.count.index_select(0, keep)
-    layer.length = layer.raw_length = kept
+def _gather(run: Run, keep: Tensor) -> None:
+    slab, rows, kept = run.slab, run.rows, keep.shape[1]
+    for content in (slab.keys, slab.values, slab.raw_keys):
+        content[rows, :, :kept] = _taken(content[rows], keep)
+    for facts in (slab.positions, slab.place):
+        facts[rows, :, :kept] = facts[rows].gather(2, keep[:, None].expand(-1, facts.shape[1], -1))
+    slab.count[rows, :kept] = slab.count[rows].gather(1, keep)
+    for layer in run.layers:
+        layer.length = layer.raw_length = kept
 
 
-def _renumber(layer: SlabLayer, prefix: int, cos_sin: CosSin) -> None:
+def _taken(content: Tensor, indices: Tensor) -> Tensor:
+    """Slots of (layers, kv_heads, capacity, head_dim) at (layers, taken) indices: (layers, kv_heads, taken, head_dim).
+
+    One copy of whole slots, which is faster than a gather of single numbers.
+    """
+    layers, kv_heads, capacity, head_dim = content.shape
+    starts = torch.arange(layers * kv_heads, device=content.device).view(layers, kv_heads, 1) * capacity
+    slots = (starts + indices[:, None]).flatten()
+    return content.reshape(-1, head_dim).index_select(0, slots).view(layers, kv_heads, -1, head_dim)
+
+
+def _renumber(run: Run, prefix: int, cos_sin: CosSin) -> None:
     """Close the gaps in the positions and rotate the keys to match."""
-    visual = slice(prefix, layer.length)
+    slab, rows, visual = run.slab, run.rows, slice(prefix, run.length)
     if visual.start >= visual.stop:
         return
-    layer.positions[:, visual] = compact_positions(layer.positions[:, visual], prefix)
-    cos, sin = cos_sin(layer.positions[None, :, visual])
-    layer.keys[:, :, visual] = rotate(layer.raw_keys[:, :, visual], cos, sin).to(layer.keys.dtype)
+    slab.positions[rows, :, visual] = compact_positions(slab.positions[rows, :, visual], prefix)
+    cos, sin = _angles(slab.positions[rows, :, visual], cos_sin)
+    slab.keys[rows, :, visual] = rotate(slab.raw_keys[rows, :, visual], cos, sin).to(slab.keys.dtype)
 
 
 def compact_positions(positions: Tensor, start: int) -> Tensor:
@@ -117,21 +141,23 @@ def compact_positions(positions: Tensor, start: int) -> Tensor:
 
     With one axis, whose values are distinct, this is start, start + 1, ... over the tokens.
 
-    Args and returns: (axes, tokens), float32.
+    Args and returns: (..., axes, tokens), float32.
     """
-    ranks = [torch.unique(axis, return_inverse=True)[1] for axis in positions]
-    return torch.stack(ranks).to(positions) + start
+    ascending, order = positions.sort(dim=-1)
+    steps = (ascending.diff(dim=-1) > 0).cumsum(dim=-1)
+    ranks = torch.nn.functional.pad(steps, (1, 0)).to(positions.dtype)
+    return torch.empty_like(positions).scatter_(-1, order, ranks) + start
 
 
-def _append(layer: SlabLayer, summary: _Summary, cos_sin: CosSin) -> None:
+def _append(run: Run, summary: _Summary, cos_sin: CosSin) -> None:
     """The summary token, one position behind the last kept token on every axis."""
-    slot = layer.length
-    target = layer.positions[:, :slot].amax() + 1
-    layer.positions[:, slot] = target
-    cos, sin = cos_sin(layer.positions[None, :, slot : slot + 1])
-    layer.keys[:, :, slot : slot + 1] = rotate(summary.raw_key, cos, sin).to(layer.keys.dtype)
-    layer.raw_keys[:, :, slot : slot + 1] = summary.raw_key.to(layer.keys.dtype)
-    layer.values[:, :, slot : slot + 1] = summary.value.to(layer.values.dtype)
-    layer.place[:, slot] = SUMMARY_ORIGIN
-    layer.count[slot] = summary.count
-    layer.length = layer.raw_length = slot + 1
+    slab, rows, slot = run.slab, run.rows, run.length
+    slab.positions[rows, :, slot] = slab.positions[rows, :, :slot].amax(dim=(1, 2))[:, None] + 1
+    cos, sin = _angles(slab.positions[rows, :, slot : slot + 1], cos_sin)
+    slab.keys[rows, :, slot : slot + 1] = rotate(summary.raw_key, cos, sin).to(slab.keys.dtype)
+    slab.raw_keys[rows, :, slot : slot + 1] = summary.raw_key.to(slab.keys.dtype)
+    slab.values[rows, :, slot : slot + 1] = summary.value.to(slab.values.dtype)
+    slab.place[rows, :, slot] = SUMMARY_ORIGIN
+    slab.count[rows, slot] = summary.count.to(slab.count.dtype)
+    for layer in run.layers:
+        layer.length = layer.raw_length = slot + 1

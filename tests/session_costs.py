@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from hermes.cache import SlabCache, SlabLayer
+from hermes.cache import SlabCache, SlotShape
 from hermes.config import MemoryConfig
 from hermes.engine import EngineState, StreamEngine
 from hermes.sessions import Checkpoint, SessionStore, rewind
@@ -117,7 +117,7 @@ def restored_embedded() -> Restoring:
 
 def restored_large(folder: Path, names: tuple[str, ...]) -> Restoring:
     """A memory of a large model, of which only some slabs are saved."""
-    cache = SlabCache([SlabLayer(TOKENS, KV_HEADS, HEAD_DIM, 1, torch.bfloat16, torch.device("cpu")) for _ in range(LAYERS)])
+    cache = SlabCache(SlotShape(KV_HEADS, HEAD_DIM, 1, torch.bfloat16), TOKENS, [torch.device("cpu")] * LAYERS)
     for layer in cache.layers:
         layer.length = layer.raw_length = TOKENS
         for slab in (layer.keys, layer.values, layer.raw_keys):

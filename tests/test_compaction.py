@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
 
-from hermes.cache import SUMMARY_ORIGIN, Origin, SlabCache, SlabLayer
+from hermes.cache import SUMMARY_ORIGIN, Origin, SlabCache, SlotShape
 from hermes.compaction import KeepPlan, compact, compact_positions
 from hermes.models import VideoModel
 from hermes.rope import rotate, unrotate
@@ -33,16 +33,15 @@ def turned(raw: Tensor, positions: Tensor) -> Tensor:
 
 def filled(positions: list[int], dtype: torch.dtype = torch.float32) -> tuple[SlabCache, Tensor, Tensor]:
     """A one-layer cache of random tokens at `positions`, with their unrotated keys and their values."""
-    layer = SlabLayer(400, KV_HEADS, HEAD_DIM, 1, dtype, torch.device("cpu"))
+    cache = SlabCache(SlotShape(KV_HEADS, HEAD_DIM, 1, dtype), 400, [torch.device("cpu")])
     where = torch.tensor(positions, dtype=torch.float32)
     raw = torch.randn(KV_HEADS, len(positions), HEAD_DIM)
     values = torch.randn(KV_HEADS, len(positions), HEAD_DIM).to(dtype)
     text, video = Origin.text(PREFIX), Origin.grid(range(len(positions) - PREFIX), 1, 1)
     place = torch.cat((text.place, video.place), dim=1)
-    layer.stage(where[None], Origin(place, torch.cat((text.count, video.count))))
-    layer.update(turned(raw, where).to(dtype)[None], values[None])
-    layer.next_position = float(where.max()) + 1
-    return SlabCache([layer]), raw, values
+    cache.stage(where[None], Origin(place, torch.cat((text.count, video.count))))
+    cache.layers[0].update(turned(raw, where).to(dtype)[None], values[None])
+    return cache, raw, values
 
 
 SCATTERED = [0, 1, 2, *range(5, 5 + 3 * VISUAL, 3)]

@@ -190,9 +190,10 @@ def test_no_position_ever_passes_the_models_range(
     seen: list[float] = []
     stage = model._stage
 
-    def watched_stage(cache: SlabCache, *arguments: Any) -> None:
-        stage(cache, *arguments)
+    def watched_stage(cache: SlabCache, *arguments: Any) -> Any:
+        angles = stage(cache, *arguments)
         seen.append(cache.top_position - 1)
+        return angles
 
     model._stage = watched_stage  # type: ignore[method-assign, assignment]
     engine = engine_for(

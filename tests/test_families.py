@@ -213,9 +213,10 @@ def test_no_position_ever_passes_the_models_range(
     seen: list[float] = []
     stage = model._stage
 
-    def watched_stage(cache: Any, tokens: Tokens, shared_rotation: bool) -> None:
-        stage(cache, tokens, shared_rotation)
+    def watched_stage(cache: Any, tokens: Tokens, shared_rotation: bool) -> Any:
+        angles = stage(cache, tokens, shared_rotation)
         seen.append(max(float(layer.positions[:, : layer.length + len(tokens)].max()) for layer in cache.layers))
+        return angles
 
     model._stage = watched_stage  # type: ignore[method-assign]
     engine = engine_for(

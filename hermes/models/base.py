@@ -1,23 +1,24 @@
 """What the engine needs of a vision-language model. A model family is one subclass and one line in the registry.
 
-The decoder runs through transformers' own modules: `SlabCache` is its cache, `hermes.attention` its attention function,
-and a pre-hook on every self-attention replaces the rotary angles by those of that layer's own positions.
+The decoder's layers are transformers' own, called one after another: `SlabCache` is their cache, `hermes.attention` their
+attention function, and each is given the rotary angles of its own positions.
 """
 
 from __future__ import annotations
 
 import inspect
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain, repeat
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hermes.attention import ATTENTION_NAME, AnswerProbe, PromptProbe, register
-from hermes.cache import Origin, SlabCache, SlabLayer
+from hermes.cache import Origin, SlabCache, SlotShape
 from hermes.errors import ModelError, UsageError
 from hermes.frames import Frame
 from hermes.models.prompts import Prompt
@@ -79,20 +80,16 @@ class VideoModel(ABC):
         self.layers: int = self.text_config.num_hidden_layers
         self.max_positions: int = self.text_config.max_position_embeddings
         self.stop_ids = _stop_ids(model)
-        self._angles: list[tuple[Tensor, Tensor]] = []
-        self._lock = threading.Lock()  # the angles of one forward at a time
-        self._cache_keyword = _cache_keyword(self.decoder)
-        for index, layer in enumerate(self.decoder.layers):
-            layer.self_attn.register_forward_pre_hook(self._own_angles(index), with_kwargs=True)
+        self._cache_keyword = _cache_keyword(self.decoder.layers[0])
 
     @property
     def device(self) -> torch.device:
         """Where embeddings enter the decoder."""
         return self.layer_devices[0]
 
-    @property
+    @cached_property
     def layer_devices(self) -> tuple[torch.device, ...]:
-        """Where each layer of the decoder computes."""
+        """Where each layer of the decoder computes; a model is not moved once it is here."""
         return tuple(next(layer.parameters()).device for layer in self.decoder.layers)
 
     @property
@@ -154,8 +151,7 @@ class VideoModel(ABC):
 
     def plain(self, embeds: Tensor) -> Tokens:
         """Embeddings (tokens, hidden) that are read one after another like text."""
-        positions = torch.arange(len(embeds), dtype=torch.float32).expand(self.axes, len(embeds))
-        return Tokens(embeds, positions, Origin.text(len(embeds)))
+        return Tokens(embeds, _counted(self.axes, len(embeds)), Origin.text(len(embeds)))
 
     def cos_sin(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """The rotary embedding at (batch, axes, tokens) positions: cos and sin, (batch, tokens, head_dim), float32."""
@@ -167,8 +163,8 @@ class VideoModel(ABC):
         """An empty cache with `capacity` slots a layer, each slab on its layer's device."""
         config = self.text_config
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        size = (capacity, config.num_key_value_heads, head_dim, self.axes)
-        return SlabCache([SlabLayer(*size, self.dtype, device) for device in self.layer_devices])
+        shape = SlotShape(config.num_key_value_heads, head_dim, self.axes, self.dtype)
+        return SlabCache(shape, capacity, self.layer_devices)
 
     def forward(
         self,
@@ -184,29 +180,24 @@ class VideoModel(ABC):
 
         Returns: the last token's hidden state after the final norm, (hidden,).
         """
-        keywords: dict[str, Any] = {self._cache_keyword: cache, "use_cache": True}
-        if probe is not None:
-            keywords["probe"] = probe
-        if tokens.deepstack is not None:
-            keywords["visual_pos_masks"] = torch.ones(1, len(tokens), dtype=torch.bool, device=self.device)
-            keywords["deepstack_visual_embeds"] = list(tokens.deepstack)
-        placeholder = torch.zeros(1, len(tokens), dtype=torch.long, device=self.device)  # the hooks know better
-        with self._lock:
-            self._stage(cache, tokens, shared_rotation)
-            output = self.decoder(inputs_embeds=tokens.embeds[None], position_ids=placeholder, **keywords)
-        hidden: Tensor = output.last_hidden_state[0, -1]
-        return hidden
+        hidden = tokens.embeds[None]
+        levels = chain(() if tokens.deepstack is None else tokens.deepstack, repeat(None))
+        keywords: dict[str, Any] = {self._cache_keyword: cache, "attention_mask": None, "use_cache": True, "probe": probe}
+        staged = self._stage(cache, tokens, shared_rotation)
+        for layer, angles, level in zip(self.decoder.layers, staged, levels, strict=False):
+            hidden = layer(hidden, position_embeddings=angles, **keywords)
+            if level is not None:
+                hidden = hidden + level.to(hidden.device)
+        last: Tensor = self.decoder.norm(hidden[:, -1])[0]
+        return last
 
     def probe_embeddings(self, tokens: Tokens, cache: SlabCache, probe: PromptProbe) -> None:
         """Each layer's attention to a prompt whose hidden states are its embeddings, never advanced through the layers
         (the released code under sdpa). It reads at each layer's own positions even where all keys are rotated at layer 0's.
         Arguments as `forward`; results are in the probe."""
         keywords: dict[str, Any] = {self._cache_keyword: cache, "attention_mask": None, "probe": probe}
-        with self._lock:
-            self._stage(cache, tokens, shared_rotation=False)
-            for layer in self.decoder.layers:
-                hidden = layer.input_layernorm(tokens.embeds[None])
-                layer.self_attn(hidden_states=hidden, position_embeddings=None, **keywords)
+        for layer, angles in zip(self.decoder.layers, self._stage(cache, tokens, shared_rotation=False), strict=True):
+            layer.self_attn(hidden_states=layer.input_layernorm(tokens.embeds[None]), position_embeddings=angles, **keywords)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits of a hidden state (hidden,): (vocabulary,), float32, on its device."""
@@ -214,25 +205,25 @@ class VideoModel(ABC):
         logits: Tensor = head(hidden.to(head.weight.device))
         return logits.to(hidden.device).float()
 
-    def _stage(self, cache: SlabCache, tokens: Tokens, shared_rotation: bool) -> None:
+    def _stage(self, cache: SlabCache, tokens: Tokens, shared_rotation: bool) -> list[tuple[Tensor, Tensor]]:
+        """Announce tokens to the cache; per layer cos and sin of their positions there, (1, tokens, head_dim) each."""
         located = cache.stage(tokens.positions, tokens.origin, tokens.in_video)  # (layers, axes, tokens)
         if shared_rotation:
             located = located[:1].expand_as(located)
         cos, sin = self.cos_sin(located.to(self.device))
-        self._angles = list(zip(torch.split(cos, 1), torch.split(sin, 1), strict=True))
-
-    def _own_angles(self, index: int) -> Any:
-        def replace_angles(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-            device = kwargs["hidden_states"].device
-            cos, sin = self._angles[index]
-            return args, {**kwargs, "position_embeddings": (cos.to(device), sin.to(device))}
-
-        return replace_angles
+        angles = zip(torch.split(cos, 1), torch.split(sin, 1), self.layer_devices, strict=True)
+        return [(cos.to(device), sin.to(device)) for cos, sin, device in angles]
 
 
-def _cache_keyword(decoder: nn.Module) -> str:
-    """transformers renamed the decoder's cache argument within the range of versions supported here."""
-    return "cache" if "cache" in inspect.signature(type(decoder).forward).parameters else "past_key_values"
+def _cache_keyword(layer: nn.Module) -> str:
+    """transformers renamed the cache argument of its layers within the range of versions supported here."""
+    return "cache" if "cache" in inspect.signature(type(layer).forward).parameters else "past_key_values"
+
+
+@lru_cache(maxsize=8)
+def _counted(axes: int, tokens: int) -> Tensor:
+    """Positions 0, 1, 2, ... on every axis, (axes, tokens), float32; never written to."""
+    return torch.arange(tokens, dtype=torch.float32).expand(axes, tokens)
 
 
 def _stop_ids(model: Any) -> frozenset[int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hermes.cache import Origin, SlabCache, SlabLayer
+from hermes.cache import Origin, SlabCache, SlotShape
 from hermes.compaction import CosSin, KeepPlan, compact
 from hermes.policies import Hermes, MemoryView
 from hermes.scoring import pool_attention
@@ -69,16 +69,19 @@ def _policy(recording: Recording) -> Hermes:
 
 
 def _cache(keys: Sequence[Tensor], values: Sequence[Tensor], positions: Sequence[Tensor]) -> SlabCache:
-    layers = []
-    for key, value, position in zip(keys, values, positions, strict=True):
-        rows = position.float().reshape(-1, position.shape[-1])  # (axes, tokens)
-        kv_heads, tokens, head_dim = key.shape
-        layer = SlabLayer(2 * tokens + 100, kv_heads, head_dim, len(rows), torch.float32, torch.device("cpu"))
-        layer.stage(rows, Origin.grid(range(tokens), 1, 1))
+    cpu = torch.device("cpu")
+    kv_heads, _, head_dim = keys[0].shape
+    rows = [position.float().reshape(-1, position.shape[-1]) for position in positions]  # (axes, tokens)
+    capacity = 2 * max(key.shape[1] for key in keys) + 100
+    cache = SlabCache(SlotShape(kv_heads, head_dim, len(rows[0]), torch.float32), capacity, [cpu] * len(keys))
+    for layer, row in zip(cache.layers, rows, strict=True):
+        tokens = row.shape[1]
+        origin = Origin.grid(range(tokens), 1, 1)
+        layer.positions[:, :tokens], layer.place[:, :tokens], layer.count[:tokens] = row, origin.place, origin.count
+        layer.next_position = float(row.max()) + 1
+    for layer, key, value in zip(cache.layers, keys, values, strict=True):
         layer.update(key[None], value[None])
-        layer.next_position = float(rows.max()) + 1
-        layers.append(layer)
-    return SlabCache(layers)
+    return cache
 
 
 def _append_chunk(cache: SlabCache, recording: Recording, name: str, differences: Differences) -> None:
