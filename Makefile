@@ -5,18 +5,22 @@ PYTHON ?= python3
 DEMO_VIDEO ?= assets/demo.mp4
 DEMO_QUESTIONS ?= assets/demo-questions.txt
 DEMO_OPTIONS ?= -m tiny --budget 96 --no-save
+BENCH_OPTIONS ?= -m tiny --frames 256 --budget 96 --policy hermes,fifo,full --reference
 
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check readme
+.PHONY: help demo bench test check readme
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 demo: $(INSTALLED) ## play the demo video and ask the questions of its file at their moments
 	$(BIN)/hermes watch $(DEMO_VIDEO) --ask-file $(DEMO_QUESTIONS) $(DEMO_OPTIONS) </dev/null
+
+bench: $(INSTALLED) ## measure speed and memory with the embedded model
+	$(BIN)/hermes bench $(BENCH_OPTIONS)
 
 test: $(INSTALLED) ## run the tests
 	$(BIN)/pytest

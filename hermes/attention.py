@@ -7,7 +7,7 @@ guidance prompt is read or an answer is decoded it records how much attention ea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,18 @@ from torch.nn.attention.bias import causal_lower_right
 from transformers import AttentionInterface
 
 from hermes.scoring import pool_attention
+from hermes.upload import upload
 
 ATTENTION_NAME = "hermes"
+
+_WEIGHTS_BYTES = 64 * 2**20  # of attention weights that guidance holds at once, at least those of one group of heads
+
+
+class Attending(Protocol):
+    """What computes the attention of every layer in a forward, in place of the usual function."""
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        """Attention output (1, heads, tokens, head_dim); arguments as those of `hermes_attention`."""
 
 
 class PromptProbe:
@@ -43,23 +53,42 @@ class PromptProbe:
         self._own = _block_mask(self.prompt_lengths, causal)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
-        """Attention output (1, heads, tokens, head_dim) of the prompts, recording on the way."""
-        heads, tokens, head_dim = query.shape[1:]
-        kv_heads, cached = key.shape[1], key.shape[2] - tokens
-        grouped = query.reshape(kv_heads, -1, head_dim).float()  # (kv_heads, heads / kv_heads * tokens, head_dim)
-        scores = (grouped @ key[0].float().transpose(1, 2) * scaling).view(heads, tokens, -1)
-        scores[:, :, cached:].masked_fill_(~self._own.to(scores.device), float("-inf"))
-        weights = scores.softmax(dim=-1)  # (heads, tokens, cached + tokens)
-        self._record(layer, weights, cached)
-        output = weights.view(kv_heads, -1, cached + tokens) @ value[0].float()
-        return output.view(1, heads, tokens, head_dim).to(query.dtype)
+        """Attention output (1, heads, tokens, head_dim) of the prompts, recording on the way.
 
-    def _record(self, layer: int, weights: Tensor, cached: int) -> None:
+        The weights of as many heads are held at a time as `_WEIGHTS_BYTES` takes.
+        """
+        heads, tokens, head_dim = query.shape[1:]
+        kv_heads, length = key.shape[1], key.shape[2]
+        grouped = query.reshape(kv_heads, -1, head_dim)  # (kv_heads, heads / kv_heads * tokens, head_dim)
+        together = max(1, _WEIGHTS_BYTES // (grouped.shape[1] * length * 4))
+        outputs, pooled = [], []
+        for block in range(0, kv_heads, together):
+            some = slice(block, block + together)
+            weights = self._weights(grouped[some], key[0, some], tokens, scaling)
+            outputs.append(weights @ value[0, some].float())
+            pooled.append(self._pooled(layer, weights.view(-1, tokens, length)))
+        if self.wanted[layer] is not None:
+            self.attention[layer] = torch.stack(pooled).sum(dim=0) / heads
+        return torch.cat(outputs).view(1, heads, tokens, head_dim).to(query.dtype)
+
+    def _weights(self, query: Tensor, key: Tensor, tokens: int, scaling: float) -> Tensor:
+        """(some kv_heads, heads / kv_heads * tokens, cached + tokens), float32, rows summing to 1."""
+        scores = query.float() @ key.float().mT * scaling
+        own = scores.view(-1, tokens, scores.shape[-1])[:, :, -tokens:]
+        if self._own.device != own.device:
+            self._own = upload(self._own, own.device)
+        own.masked_fill_(~self._own, float("-inf"))
+        return scores.softmax(dim=-1)
+
+    def _pooled(self, layer: int, weights: Tensor) -> Tensor:
+        """What the wanted prompt pays to each visual token in some heads (heads, tokens, cached + tokens), their sum."""
         prompt = self.wanted[layer]
-        if prompt is not None:
-            start = sum(self.prompt_lengths[:prompt])
-            rows = weights[:, start : start + self.prompt_lengths[prompt]]
-            self.attention[layer] = pool_attention(rows, self.prefix, cached - self.prefix)
+        if prompt is None:
+            return weights.new_zeros(())
+        start = sum(self.prompt_lengths[:prompt])
+        rows = weights[:, start : start + self.prompt_lengths[prompt]]
+        cached = weights.shape[2] - weights.shape[1]
+        return len(rows) * pool_attention(rows, self.prefix, cached - self.prefix)
 
 
 class AnswerProbe:
@@ -90,6 +119,15 @@ class AnswerProbe:
             attention += weights.mean(dim=0)[: len(attention)]
         return _causal(query, key, value, scaling)
 
+    def move(self, storage: Mapping[int, Tensor]) -> None:
+        """Go on adding up elsewhere: per watched layer at the start of a (slots or more,) float32 tensor."""
+        for layer, attention in self.attention.items():
+            self.attention[layer] = storage[layer][: len(attention)].copy_(attention)
+
+    def settle(self) -> None:
+        """Take the sums out of any storage they were moved to, which others will use."""
+        self.attention = {layer: attention.clone() for layer, attention in self.attention.items()}
+
 
 def _block_mask(lengths: Sequence[int], causal: bool) -> Tensor:
     """(tokens, tokens) bool, true where a prompt token may look at another prompt token."""
@@ -105,14 +143,14 @@ def hermes_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    probe: PromptProbe | AnswerProbe | None = None,
+    probe: Attending | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention of new tokens over a cache that ends with them (lower-right aligned), grouped heads.
 
     Args:
         query: (1, heads, tokens, head_dim). key, value: (1, kv_heads, cached + tokens, head_dim).
-        probe: set while guidance prompts are read or an answer is watched.
+        probe: set while guidance prompts are read or an answer is watched, and in steps of fixed shapes.
 
     Returns: (1, tokens, heads, head_dim) and None, as transformers expects.
     """

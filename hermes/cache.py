@@ -18,9 +18,12 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from hermes.errors import UsageError
+from hermes.upload import upload
 
 TEXT_ORIGIN = -1  # frame number of a slot that holds text: the system prefix, a question, an answer
 SUMMARY_ORIGIN = -2  # frame number of a slot that stands for several dropped tokens
+
+_BLOCK = 256  # slots
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,12 @@ class Slab:
         values: (layers, kv_heads, capacity, head_dim).
         positions: (layers, axes, capacity), float32.
         place, count: (layers, 3, capacity) and (layers, capacity), see `Origin`.
-        capacity: slots of each layer.
+        capacity: slots of each layer, as many as asked for or a few more.
     """
 
     def __init__(self, layers: int, capacity: int, shape: SlotShape, device: torch.device) -> None:
         self.device = device
-        self.capacity = capacity
+        self.capacity = capacity = _whole(capacity, device)
         size = (layers, shape.kv_heads, capacity, shape.head_dim)
         self.keys = torch.zeros(size, dtype=shape.dtype, device=device)
         self.values = torch.zeros(size, dtype=shape.dtype, device=device)
@@ -97,6 +100,7 @@ class Slab:
 
     def grow(self, capacity: int) -> None:
         """Reallocate to a larger capacity, one kind of content after another; where memory is short, nothing is lost."""
+        capacity = _whole(capacity, self.device)
         for name in ("keys", "values", "raw_keys"):
             setattr(self, name, _extended(getattr(self, name), capacity, dim=2))
         for name in ("positions", "place", "count"):
@@ -295,9 +299,9 @@ class SlabCache(Cache):  # type: ignore[misc]
         for run in self.runs():
             slots = slice(run.length, run.length + tokens)
             assert slots.stop <= run.slab.capacity, "the caller reserves room before a forward"
-            run.slab.positions[run.rows, :, slots] = located[run.span].to(run.slab.device)
-            run.slab.place[run.rows, :, slots] = origin.place.to(run.slab.device)
-            run.slab.count[run.rows, slots] = origin.count.to(run.slab.device)
+            run.slab.positions[run.rows, :, slots] = upload(located[run.span], run.slab.device)
+            run.slab.place[run.rows, :, slots] = upload(origin.place, run.slab.device)
+            run.slab.count[run.rows, slots] = upload(origin.count, run.slab.device)
         for layer, top in zip(self.layers, located.amax(dim=(1, 2)).tolist(), strict=True):
             layer.next_position = max(layer.next_position, top + 1)
         if in_video:
@@ -377,6 +381,11 @@ def _alive(layer: SlabLayer) -> dict[str, Tensor]:
         "place": layer.place[:, : layer.length],
         "count": layer.count[: layer.length],
     }
+
+
+def _whole(capacity: int, device: torch.device) -> int:
+    """At least so many slots. On a GPU they come in equal blocks, which attention can read side by side."""
+    return -(-capacity // _BLOCK) * _BLOCK if device.type == "cuda" else capacity
 
 
 def _extended(slab: Tensor, capacity: int, dim: int) -> Tensor:

@@ -17,15 +17,18 @@ import torch
 from torch import Tensor
 
 from hermes.attention import AnswerProbe
-from hermes.cache import SUMMARY_ORIGIN, SlabCache
+from hermes.cache import SlabCache
+from hermes.census import census
 from hermes.compaction import KeepPlan, compact
 from hermes.config import MemoryConfig, Sampling
 from hermes.errors import ModelError, UsageError
 from hermes.events import Answer, AnswerDelta, ChunkEncoded, Compression, FinishReason, Moment
 from hermes.evidence import Watch
 from hermes.frames import Frame
-from hermes.generate import decode
+from hermes.generate import IncrementalText, decode
+from hermes.graphs import StepRunner
 from hermes.guidance import Exchange, guidance_attention, guidance_room
+from hermes.laps import Laps
 from hermes.models.base import Tokens, VideoModel
 from hermes.policies import MemoryView, Policy, make_policy
 
@@ -87,6 +90,7 @@ class StreamEngine:
         self._owner = _fingerprint(model, self.policy, prefix_ids)
         self.prefix = len(prefix_ids)
         self.cache: SlabCache = model.new_cache(self.prefix + self._room)
+        self.runner = StepRunner(model, self.cache, config.shared_rotation)
         self._append(model.text(prefix_ids))
 
     @property
@@ -136,28 +140,28 @@ class StreamEngine:
 
     @torch.inference_mode()
     def _feed(self, frames: Sequence[Frame]) -> ChunkEncoded:
-        clock = _Clock(self.model)
+        laps = Laps(self.model.layer_devices)
         visual = self._embed(frames)
-        vision_ms = clock.lap_ms()
+        laps.mark()
         event = self.feed_tokens(visual, [frame.time_s for frame in frames])
-        return replace(event, vision_ms=vision_ms)
+        return replace(event, vision_ms=laps.ms()[0])
 
     @torch.inference_mode()
     def feed_tokens(self, visual: Tokens, times_s: Sequence[float]) -> ChunkEncoded:
         """Take a whole chunk that is already embedded into memory; `vision_ms` of the event is 0. Raises as `push`."""
-        clock = _Clock(self.model)
+        laps = Laps(self.model.layer_devices)
         first_frame = len(self.frame_times_s)
         chunk = self._placed(visual)
         renumbered_from = self._make_room(chunk)
         with self.cache.undone_on_failure():
             self._append(chunk)
-            prefill_ms = clock.lap_ms()
+            laps.mark()
             over_budget = self.policy.over_budget(self.prefix, self.cache.lengths)
-            forgetting = self._plan() if over_budget else None
+            plan = self._plan(laps) if over_budget else None
         top_before = self.cache.top_position - 1
-        compression = self._forget(*forgetting) if forgetting else None
+        compression = self._forget(plan, laps) if plan else None
         self.frame_times_s.extend(times_s)
-        contents = _contents(self.cache, self.prefix)
+        contents = census(self.cache, self.prefix)
         return ChunkEncoded(
             first_frame=first_frame,
             frames=len(times_s),
@@ -165,7 +169,7 @@ class StreamEngine:
             start_s=times_s[0],
             end_s=times_s[-1],
             vision_ms=0.0,
-            prefill_ms=prefill_ms,
+            prefill_ms=laps.ms()[0],
             compression=compression,
             visual_tokens=self.visual_tokens,
             top_position=self.cache.top_position - 1,
@@ -196,26 +200,26 @@ class StreamEngine:
             ModelError: the model produced NaN or infinite logits.
         """
         sampling = sampling or Sampling()
-        clock = _Clock(self.model)
+        start_s = time.perf_counter()
         self._check_usable()
         ids = self.check_question(question)
         room = self.config.position_room - len(ids)
         sampling = replace(sampling, max_new_tokens=min(sampling.max_new_tokens, room))
         stamps: list[float] = []
-        text = _IncrementalText(self.model)
+        text = IncrementalText(self.model)
         with self.cache.scratch():
             self._read_pending()
             self._watch = self._watched() if sampling.evidence else None
             probe = self._watch.probe if self._watch else None
             hidden = self._read_question(ids, sampling.max_new_tokens, probe)
-            for step in decode(self.model, self.cache, hidden, sampling, self.config.shared_rotation, probe):
-                stamps.append(clock.elapsed_ms())
+            for step in decode(self.runner, hidden, sampling, probe):
+                stamps.append(_ms_since(start_s))  # the host has waited for the token
                 if piece := text.add(step.token):
                     yield AnswerDelta(piece)
         if piece := text.rest():
             yield AnswerDelta(piece)
         reason: FinishReason = "length" if len(stamps) == sampling.max_new_tokens else "stop"
-        answer = self._answer(question, text, reason, len(ids), stamps, clock)
+        answer = self._answer(question, text, reason, len(ids), stamps, _ms_since(start_s))
         if remember:
             self.last_exchange = Exchange(answer.question, answer.text)
         yield answer
@@ -285,29 +289,32 @@ class StreamEngine:
         """The largest position that these tokens would take."""
         return self.cache.reach(tokens.positions, tokens.in_video)
 
-    def _append(self, tokens: Tokens, probe: AnswerProbe | None = None) -> Tensor:
+    def _append(self, tokens: Tokens) -> None:
+        self._check_positions(tokens)
+        self.cache.reserve(len(tokens))
+        self.model.forward(tokens, self.cache, self.config.shared_rotation)
+
+    def _check_positions(self, tokens: Tokens) -> None:
         if self._reach(tokens) >= self.model.max_positions:
             raise UsageError(f"the model's {self.model.max_positions} positions are used up", _SMALLER)
-        self.cache.reserve(len(tokens))
-        return self.model.forward(tokens, self.cache, self.config.shared_rotation, probe)
 
-    def _plan(self) -> tuple[KeepPlan, float, float]:
-        """What to keep, and the milliseconds that guidance and ranking took."""
-        clock = _Clock(self.model)
+    def _plan(self, laps: Laps) -> KeepPlan:
+        """What to keep; guidance and ranking are a lap each."""
         wanted = self.policy.guidance(self.model.layers)
         attention = guidance_attention(self.model, self.cache, self.prefix, wanted, self.last_exchange, self.config)
-        guidance_ms = clock.lap_ms()
-        places = [layer.place[:, self.prefix : layer.length] for layer in self.cache.layers]
-        plan = self.policy.plan(MemoryView(self.prefix, attention, places))
-        return plan, guidance_ms, clock.lap_ms()
+        laps.mark()
+        plan = self.policy.plan(MemoryView.of(self.cache, self.prefix, attention, self.model.cos_sin))
+        laps.mark()
+        return plan
 
-    def _forget(self, plan: KeepPlan, guidance_ms: float, score_ms: float) -> Compression:
-        clock = _Clock(self.model)
+    def _forget(self, plan: KeepPlan, laps: Laps) -> Compression:
         before = self.cache.lengths
         reindex = self.config.reindex_due(self.cache.top_position - 1, self.model.max_positions)
         self._compact(plan, reindex)
+        laps.mark()
         dropped = tuple(length - len(keep) for length, keep in zip(before, plan.keep, strict=True))
-        return Compression(dropped, reindex, guidance_ms, score_ms, clock.lap_ms())
+        _, guidance_ms, score_ms, compact_ms = laps.ms()
+        return Compression(dropped, reindex, guidance_ms, score_ms, compact_ms)
 
     def _compact(self, plan: KeepPlan, reindex: bool) -> None:
         self._half_compacted = True  # it works in place: what is interrupted here cannot be taken back
@@ -380,11 +387,12 @@ class StreamEngine:
         embeds = self.model.embed_text(ids)
         if self.prompt.ends_video and self.now_s is not None:
             embeds = torch.cat((self.model.end_of_video(), embeds))
+        self._check_positions(self.model.plain(embeds))
         self.cache.reserve(len(embeds) + max_new_tokens)
-        return self._append(self.model.plain(embeds), probe)
+        return self.runner.read(embeds, probe)
 
     def _answer(
-        self, question: str, text: _IncrementalText, reason: FinishReason, read: int, stamps: list[float], clock: _Clock
+        self, question: str, text: IncrementalText, reason: FinishReason, read: int, stamps: list[float], whole_ms: float
     ) -> Answer:
         gaps = [later - earlier for earlier, later in pairwise(stamps)]
         return Answer(
@@ -394,44 +402,35 @@ class StreamEngine:
             finish_reason=reason,
             question_tokens=read,
             answer_tokens=len(stamps),
-            ttft_ms=stamps[0] if stamps else clock.elapsed_ms(),
+            ttft_ms=stamps[0] if stamps else whole_ms,
             tpot_ms=sum(gaps) / len(gaps) if gaps else None,
             evidence=self.evidence,
         )
 
+    @torch.inference_mode()
+    def log_likelihood(self, question: str, answer: str) -> float:
+        """How likely exactly this answer to a question is from the memory as it stands; leaves the memory as `ask` does.
 
-@dataclass(frozen=True)
-class _Contents:
-    """What the layers hold behind the prefix, per layer.
+        Returns: the natural logarithm of its probability, its end included, so that answers of different lengths compare.
 
-    Attributes:
-        summaries: summary tokens.
-        positions: smallest and largest position over all axes.
-        oldest, median: numbers of the frames that the first and the middle one of its tokens come from, in the order of
-            frames and without summary tokens; negative where there are no others.
-    """
-
-    summaries: tuple[int, ...]
-    positions: tuple[tuple[float, float], ...]
-    oldest: tuple[int, ...]
-    median: tuple[int, ...]
-
-
-def _contents(cache: SlabCache, prefix: int) -> _Contents:
-    """Look into every layer, and wait for the devices once for all of them."""
-    numbers, ranges = [], []
-    device = cache.layers[-1].device
-    for layer in cache.layers:
-        seen = slice(min(prefix, layer.length - 1), layer.length)  # a layer that kept nothing ends with its prefix
-        frames = layer.place[0, seen].sort().values
-        unseen = (frames < 0).sum()
-        middle = unseen + (len(frames) - 1 - unseen) // 2
-        picked = frames[torch.stack((unseen.clamp(max=len(frames) - 1), middle))]
-        numbers.append(torch.stack((*picked, (frames == SUMMARY_ORIGIN).sum().int())).to(device))
-        ranges.append(torch.stack(layer.positions[:, seen].aminmax()).to(device))
-    oldest, median, summaries = torch.stack(numbers).T.tolist()
-    positions = tuple((low, high) for low, high in torch.stack(ranges).tolist())
-    return _Contents(tuple(summaries), positions, tuple(oldest), tuple(median))
+        Raises:
+            UsageError: the question is empty, or too long together with the answer; another answer is under way.
+        """
+        self._check_usable()
+        ids, answer_ids = self.check_question(question), self.model.tokenize(answer)
+        if len(ids) + len(answer_ids) > self.config.position_room:
+            raise UsageError(
+                f"question and answer need more than {self.config.position_room} tokens", "give a shorter answer"
+            )
+        steps: list[Tensor] = []
+        with self.cache.scratch():
+            self._read_pending()
+            hidden = self._read_question(ids, len(answer_ids))
+            for token in answer_ids:
+                steps.append(self.model.logits(hidden).log_softmax(dim=-1)[token])
+                hidden = self.runner.read(self.model.embed_text([token]))
+            steps.append(self.model.logits(hidden).log_softmax(dim=-1)[sorted(self.model.stop_ids)].logsumexp(dim=-1))
+        return float(torch.stack(steps).sum())
 
 
 def _fingerprint(model: VideoModel, policy: Policy, prefix_ids: Sequence[int]) -> str:
@@ -448,53 +447,5 @@ def _check_chunks(config: MemoryConfig, model: VideoModel) -> None:
         )
 
 
-class _Clock:
-    """Milliseconds on the wall, with the queues of the model's devices drained where they have some."""
-
-    def __init__(self, model: VideoModel) -> None:
-        self._queues = {device for device in model.layer_devices if device.type == "cuda"}
-        self._start = self._lap = self._now()
-
-    def lap_ms(self) -> float:
-        """Time since the last lap."""
-        previous, self._lap = self._lap, self._now()
-        return (self._lap - previous) * 1000
-
-    def elapsed_ms(self) -> float:
-        """Time since the start."""
-        return (self._now() - self._start) * 1000
-
-    def _now(self) -> float:
-        for device in self._queues:
-            torch.cuda.synchronize(device)
-        return time.perf_counter()
-
-
-class _IncrementalText:
-    """Token ids to text as they come, holding back a character whose bytes are not complete yet."""
-
-    def __init__(self, model: VideoModel) -> None:
-        self._tokenizer = model.tokenizer
-        self._ids: list[int] = []
-        self._emitted = 0  # characters
-
-    @property
-    def whole(self) -> str:
-        """The text of all tokens so far."""
-        text: str = self._tokenizer.decode(self._ids, skip_special_tokens=True)
-        return text
-
-    def add(self, token: int) -> str:
-        """The text that `token` completes."""
-        self._ids.append(token)
-        whole = self.whole
-        return "" if whole.endswith("\N{REPLACEMENT CHARACTER}") else self._beyond(whole)
-
-    def rest(self) -> str:
-        """What has not been emitted yet."""
-        return self._beyond(self.whole)
-
-    def _beyond(self, whole: str) -> str:
-        piece = whole[self._emitted :]
-        self._emitted = len(whole)
-        return piece
+def _ms_since(start_s: float) -> float:
+    return (time.perf_counter() - start_s) * 1000

@@ -16,10 +16,11 @@ from transformers import (
 )
 
 from hermes.attention import AnswerProbe
-from hermes.cache import SlabCache
 from hermes.config import Sampling
 from hermes.errors import ModelError
+from hermes.graphs import StepRunner
 from hermes.models.base import VideoModel
+from hermes.upload import upload
 
 
 @dataclass(frozen=True)
@@ -31,22 +32,22 @@ class Step:
 
 
 def decode(
-    model: VideoModel,
-    cache: SlabCache,
+    runner: StepRunner,
     hidden: Tensor,
     sampling: Sampling,
-    shared_rotation: bool = False,
     probe: AnswerProbe | None = None,
 ) -> Iterator[Step]:
     """Decode until an end-of-answer token (not yielded) or the length limit; the caller holds the cache's scratch.
 
     Args:
+        runner: reads each token into the cache.
         hidden: (hidden,), the decoder's output for the last prompt token.
         probe: watches every token that is read.
 
     Raises:
         ModelError: the model produced NaN or infinite logits.
     """
+    model = runner.model
     processors = _processors(sampling)
     generator = torch.Generator(device=hidden.device).manual_seed(sampling.seed)
     generated: list[int] = []
@@ -59,7 +60,7 @@ def decode(
         generated.append(token)
         yield Step(token, logits)
         if remaining:
-            hidden = model.forward(model.text([token]), cache, shared_rotation, probe)
+            hidden = runner.read(model.embed_text([token]), probe)
 
 
 def _check_finite(logits: Tensor, dtype: torch.dtype) -> None:
@@ -81,8 +82,38 @@ def _processors(sampling: Sampling) -> Any:
 
 
 def _choose(logits: Tensor, generated: list[int], processors: Any, sampling: Sampling, generator: torch.Generator) -> int:
-    history = torch.tensor([generated], dtype=torch.long, device=logits.device)
+    history = upload(torch.tensor([generated], dtype=torch.long), logits.device)
     scores = processors(history, logits[None])[0]
     if sampling.temperature == 0:
         return int(scores.argmax())
     return int(torch.multinomial(scores.softmax(dim=-1), 1, generator=generator))
+
+
+class IncrementalText:
+    """Token ids to text as they come, holding back a character whose bytes are not complete yet."""
+
+    def __init__(self, model: VideoModel) -> None:
+        self._tokenizer = model.tokenizer
+        self._ids: list[int] = []
+        self._emitted = 0  # characters
+
+    @property
+    def whole(self) -> str:
+        """The text of all tokens so far."""
+        text: str = self._tokenizer.decode(self._ids, skip_special_tokens=True)
+        return text
+
+    def add(self, token: int) -> str:
+        """The text that `token` completes."""
+        self._ids.append(token)
+        whole = self.whole
+        return "" if whole.endswith("\N{REPLACEMENT CHARACTER}") else self._beyond(whole)
+
+    def rest(self) -> str:
+        """What has not been emitted yet."""
+        return self._beyond(self.whole)
+
+    def _beyond(self, whole: str) -> str:
+        piece = whole[self._emitted :]
+        self._emitted = len(whole)
+        return piece

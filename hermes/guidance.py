@@ -1,4 +1,4 @@
-"""Guidance prompts: generic questions that stand in for the one a user has not asked yet (paper appendix B)."""
+"""Guidance prompts: what stands in for the question that a user has not asked yet (paper appendix B)."""
 
 from __future__ import annotations
 
@@ -26,18 +26,28 @@ class Exchange:
         return f"Question: {self.question} Answer: {self.answer}"
 
 
+def prompt_ids(model: VideoModel, guidance: Guidance, history: str) -> list[int]:
+    """Token ids of a guidance prompt; `CHAT` is an empty question in the checkpoint's own chat template.
+
+    Raises:
+        ModelError: the checkpoint has no chat template that could be split, and the prompt is made of one.
+    """
+    text = prompt_text(guidance, history)
+    return model.prompt("template").question_ids(text) if guidance is Guidance.CHAT else model.tokenize(text)
+
+
 def prompt_text(guidance: Guidance, history: str) -> str:
-    """The text of a guidance prompt, with the last exchange woven in if there is one."""
+    """The text of a guidance prompt, with the last exchange woven in if there is one; `CHAT` has no words of its own."""
     local = f"Find recent details related to: {history}. {LOCAL_PROMPT}" if history else LOCAL_PROMPT
     whole = f"Context summary: {history}. {GLOBAL_PROMPT}" if history else GLOBAL_PROMPT
-    texts = {Guidance.LOCAL: local, Guidance.GLOBAL: whole, Guidance.MIXED: f"{local}; {whole}"}
+    texts = {Guidance.LOCAL: local, Guidance.GLOBAL: whole, Guidance.MIXED: f"{local}; {whole}", Guidance.CHAT: ""}
     return texts[guidance]
 
 
 def guidance_room(model: VideoModel, wanted: Sequence[Guidance | None], config: MemoryConfig) -> int:
     """Tokens that the wanted prompts take at most, all together."""
-    texts = [prompt_text(guidance, history=str(Exchange("", ""))) for guidance in _distinct(wanted)]
-    return sum(len(model.tokenize(text)) + 2 * config.history_tokens for text in texts)  # the mixed prompt holds it twice
+    prompts = [prompt_ids(model, guidance, history=str(Exchange("", ""))) for guidance in _distinct(wanted)]
+    return sum(len(ids) + 2 * config.history_tokens for ids in prompts)  # the mixed prompt holds it twice
 
 
 def guidance_attention(
@@ -63,7 +73,7 @@ def guidance_attention(
     if not prompts:
         return [None] * len(wanted)
     history = _cut(model, str(last), config.history_tokens) if last else ""
-    ids = [model.tokenize(prompt_text(guidance, history)) for guidance in prompts]
+    ids = [prompt_ids(model, guidance, history) for guidance in prompts]
     causal = config.guidance == "forward"
     indices = [None if guidance is None else prompts.index(guidance) for guidance in wanted]
     probe = PromptProbe([len(prompt) for prompt in ids], indices, prefix, causal)

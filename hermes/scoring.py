@@ -63,6 +63,32 @@ def raw_score(
     return score
 
 
+def temporal_redundancy(keys: Tensor, place: Tensor, recent: Tensor) -> Tensor:
+    """How much each token is like what recent frames show at the same row and column: cosine similarity of their keys, mean
+    over heads and recent tokens (TaR of InfiniPot-V, arXiv 2506.15745).
+
+    Args:
+        keys: (kv_heads, tokens, head_dim), without rotary embedding.
+        place: (3, tokens), frame number, row and column (`hermes.cache.Origin`).
+        recent: (tokens,) bool, which tokens are compared with.
+
+    Returns: (tokens,), float32 in [-1, 1]; 0 where no recent token has that row and column.
+    """
+    directions = F.normalize(keys.float(), dim=-1)
+    cells, cell = torch.unique(place[1:], dim=1, return_inverse=True)
+    shows = torch.arange(cells.shape[1], device=cell.device)[:, None].eq(cell[recent]).float()  # (cells, recent tokens)
+    shared = shows / shows.sum(dim=1, keepdim=True).clamp(min=1)
+    means = shared @ directions[:, recent]  # (kv_heads, cells, head_dim); a product, for its order of summation is fixed
+    return (directions * means[:, cell]).sum(dim=-1).mean(dim=0)
+
+
+def value_norm(values: Tensor) -> Tensor:
+    """Euclidean norm of each token's values (kv_heads, tokens, head_dim), mean over heads (VaN of InfiniPot-V, arXiv
+    2506.15745): (tokens,), float32."""
+    norms: Tensor = torch.linalg.vector_norm(values.float(), dim=-1)
+    return norms.mean(dim=0)
+
+
 def smooth(scores: Sequence[Tensor], config: MemoryConfig) -> list[Tensor]:
     """Cross-layer smoothing (eq. 5): each layer's score blended with that of the next deeper layer, by cache index.
 

@@ -14,6 +14,8 @@ import typer
 from hermes import __version__
 from hermes_cli import terminal
 from hermes_cli.commands.ask import ask
+from hermes_cli.commands.bench import bench
+from hermes_cli.commands.benchmarks import add_benchmarks
 from hermes_cli.commands.cameras import cameras
 from hermes_cli.commands.caption import caption
 from hermes_cli.commands.doctor import doctor
@@ -36,7 +38,9 @@ app.command()(models)
 app.command()(cameras)
 app.command()(probe)
 app.command()(memory)
+app.command()(bench)
 app.add_typer(sessions, name="sessions")
+add_benchmarks(evaluations)
 app.add_typer(evaluations, name="eval")
 
 

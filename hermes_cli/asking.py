@@ -60,7 +60,7 @@ def ask_saved(session: Session, question: str, at: str | None, nearest: bool, se
             changed.
         SourceError: the source cannot be opened, or the session is damaged.
     """
-    film = lost_film(session) if nearest else replayed_film(session, OR_NEAREST)
+    film = lost_film(session) if nearest else replayed_film(session, OR_NEAREST, settings.playing)
     moment_s = film.moment(at) if at is not None else session.last_s
     if moment_s is None:
         raise UsageError(f"session {session.info.id} has seen nothing yet", "give a time: --at 00:20")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from hermes.errors import UsageError
 from hermes.frames import Frame
-from hermes.sources import Buffering, Connecting, Feed, Source, open_source
+from hermes.sources import Buffering, Connecting, Feed, Source, SourceInfo, open_source
 from hermes.sources.daemon import in_daemon
 from hermes.timecode import TimePoint, format_time, parse, resolve
 
@@ -29,6 +29,11 @@ class Pacing:
     def __post_init__(self) -> None:
         if self.speed is not None and not self.speed > 0:
             raise UsageError(f"nothing can be played at a speed of {self.speed:g}", "give a positive number, such as 2")
+
+    def check(self, info: SourceInfo) -> None:
+        """Raise `UsageError` for a source that cannot be played at this speed."""
+        if info.is_live and self.speed not in {None, 1.0}:
+            raise UsageError(f"{info.name} is live: it goes at its own speed", "leave --speed out")
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,7 @@ class Film:
         opened = open_source(source, connecting)
         try:
             opened.frames(fps)  # refuses a bad sampling rate
-            if opened.info.is_live and pacing.speed not in {None, 1.0}:
-                raise UsageError(f"{opened.info.name} is live: it goes at its own speed", "leave --speed out")
+            pacing.check(opened.info)
             whole = cls(opened, fps, 0.0, math.inf)
             film = cls(opened, fps, max(0.0, whole._seconds(first)), whole._seconds(last), pacing)
             if film.start_s >= film.end_s:

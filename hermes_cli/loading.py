@@ -58,6 +58,7 @@ def load_checkpoint(options: ModelOptions, choice: Choice | None = None) -> Vide
             raise
         message = error.message.replace(str(folder), choice.source)  # not where the hub's cache keeps it
         raise ModelError(message, f"fetch it again: hf download {choice.source} --force-download") from error
+    model.cuda_graphs = options.cuda_graphs
     if options.max_pixels is not None:
         model.limit_pixels(options.max_pixels)
     if choice.alias == TINY.alias:

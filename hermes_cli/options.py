@@ -18,7 +18,7 @@ from hermes_cli.hub import stay_offline, use_cache_folder
 from hermes_cli.knobs import choice, given, knob
 from hermes_cli.terminal import choose_verbosity
 
-PolicyName = Literal["hermes", "fifo", "full"]
+PolicyName = Literal["hermes", "fifo", "full", "recent", "uniform", "attention", "streammem", "infinipot"]
 DtypeName = Literal["auto", "bf16", "fp16", "fp32"]
 QuantName = Literal["none", "8bit", "4bit"]
 PromptStyleName = Literal["template", "released"]
@@ -143,9 +143,11 @@ class PlayingOptions:
 
     def open(self, source: str) -> Film:
         """The part of a source that is played; raises `SourceError` or `UsageError`."""
-        speed = 1.0 if self.realtime else self.speed
-        connecting, pacing = self.reaching.connecting(), Pacing(speed, self.buffer)
-        return Film.open(source, self.fps, self.start, self.end, pacing, connecting)
+        return Film.open(source, self.fps, self.start, self.end, self.pacing(), self.reaching.connecting())
+
+    def pacing(self) -> Pacing:
+        """How fast; raises `UsageError` for a speed that is none."""
+        return Pacing(1.0 if self.realtime else self.speed, self.buffer)
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,13 @@ class ModelOptions:
     ] = "auto"
     dtype: Annotated[DtypeName, _model(help="Precision of the weights; auto is bf16 on a GPU and fp32 on a CPU.")] = "auto"
     quant: Annotated[QuantName, _model(help="Hold the language layers' weights in 8 or 4 bits.")] = "none"
+    cuda_graphs: Annotated[
+        bool,
+        _model(
+            "--cuda-graphs/--no-cuda-graphs",
+            help="Read questions and answers through CUDA graphs, which is faster: on one GPU, without --quant.",
+        ),
+    ] = True
     max_pixels: Annotated[
         int | None,
         _model(
@@ -227,7 +236,11 @@ class MemoryOptions:
 
     method: MethodOptions
     policy: Annotated[
-        PolicyName, _memory(help="How to forget; fifo keeps the newest tokens, full forgets nothing (unbounded).")
+        PolicyName,
+        _memory(
+            help="How to forget. fifo keeps the newest tokens, recent the newest frames, uniform frames evenly over time;"
+            " attention, streammem and infinipot rank as other papers do; full forgets nothing (unbounded)."
+        ),
     ] = "hermes"
 
 
@@ -237,7 +250,7 @@ SessionOption = Annotated[
 
 
 @dataclass(frozen=True)
-class SavingOptions:
+class KeepingOptions:
     """Whether a run becomes a session, which `hermes ask` can go back to."""
 
     save: Annotated[
@@ -253,6 +266,12 @@ class SavingOptions:
             show_default="by the model, 8GiB at most; 4GiB for --record",
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class SavingOptions(KeepingOptions):
+    """The same, and whether its frames are kept too."""
+
     record: Annotated[
         bool,
         _saving(

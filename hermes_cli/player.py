@@ -137,7 +137,7 @@ class Player:
                     yield from self._ask_standing(standing, frame.time_s)
                 if not self.transport.wait(frame.time_s):
                     return
-                chunk = self._push(self.take(frame))
+                chunk = self.push(self.take(frame))
                 yield Seen(frame.time_s)
                 if chunk:
                     yield chunk
@@ -158,8 +158,25 @@ class Player:
             yield Asking(question, at_s, now_s, engine.frames_seen, engine.visual_tokens, position, remember)
             with closing(engine.ask(question, self.sampling, remember)) as pieces:
                 yield from pieces
+            if trouble := engine.runner.trouble():
+                yield Warned(trouble)
 
-    def _push(self, frame: Frame) -> ChunkEncoded | None:
+    def catch_up(self, until_s: float) -> ChunkEncoded | None:
+        """Take the frames up to a moment into memory, at once and without a word; returns the last chunk of them.
+
+        Raises as `StreamEngine.push`, and whatever reading the source raises.
+        """
+        now_s, chunk = self.engine.now_s, None
+        film = replace(self.film, end_s=min(self.film.end_s, until_s + 2 / self.film.fps))
+        with closing(film.feed(-math.inf if now_s is None else now_s)) as feed:
+            while not feed.ended:
+                frame = feed.take(_BEAT_S)
+                if frame is not None and frame.time_s <= until_s + HALF_MILLISECOND_S:
+                    chunk = self.push(frame) or chunk
+        return chunk
+
+    def push(self, frame: Frame) -> ChunkEncoded | None:
+        """Take a frame into memory, in turn and with the questions of an earlier run; raises as `StreamEngine.push`."""
         with self.turn():
             self._repeat_past()
             return self.engine.push(frame)

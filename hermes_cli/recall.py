@@ -5,23 +5,24 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Generator, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import NoReturn
 
 import typer
 
 from hermes.errors import ModelError, UsageError
 from hermes.sessions import Recording, Session, SessionStore, SourceIdentity, find_recording, rewind
-from hermes.sources import open_source
+from hermes.sources import open_files, open_source
 from hermes.sources.base import Picture, Report, Source, SourceInfo
 from hermes.sources.opening import printable
 from hermes.timecode import format_time
-from hermes_cli.film import Film
+from hermes_cli.film import Film, Pacing
 from hermes_cli.kept import read_settings
 from hermes_cli.knobs import given, written
 from hermes_cli.loading import load_player
-from hermes_cli.options import MemoryOptions, ModelOptions, PlayingOptions, Settings
+from hermes_cli.options import ConnectingOptions, MemoryOptions, ModelOptions, PlayingOptions, Settings
 from hermes_cli.player import HALF_MILLISECOND_S, Player
 from hermes_cli.questions import TimedQuestion
 from hermes_cli.screen import Screen
@@ -33,8 +34,11 @@ BRING_BACK = "bring it back, or name the file where it is now"
 OR_NEAREST = "bring it back, give --source FILE where it is now, or use --nearest to ask the memory saved last before that"
 """The same for `hermes ask`."""
 
-_HERE = ("device", "cache_dir", "offline")
-"""Options of a model that belong to the machine of the moment and not to the session."""
+_HERE = ("device", "cache_dir", "offline", *(field.name for field in fields(ConnectingOptions)))
+"""Options that belong to the machine of the moment and how it reaches a source, and not to the session."""
+
+_PACE = ("realtime", "speed", "buffer")
+"""Options of a run that plays on."""
 
 
 def find_session(written: str | None, source: str | None = None) -> Session:
@@ -57,20 +61,21 @@ def find_session(written: str | None, source: str | None = None) -> Session:
     return session
 
 
-def replayed_film(session: Session, hint: str = BRING_BACK) -> Film:
+def replayed_film(session: Session, hint: str = BRING_BACK, playing: PlayingOptions | None = None) -> Film:
     """What a session has seen: its recording, else its source. Without both there is nothing to play: see `reaches`.
 
     Args:
         hint: what to do about a source that is gone or has changed.
+        playing: how the source is reached now.
 
     Raises:
         SourceError: the source cannot be opened, or the session is damaged.
-        UsageError: the source is gone or has changed.
+        UsageError: the source is gone or has changed, or its address had a password, which is not kept.
     """
     recording = _recording(session)
     if recording is not None:
         return Film(recording, read_settings(session).fps, 0.0, math.inf)
-    return recalled_film(session, hint) if session.info.source.path else lost_film(session)
+    return recalled_film(session, hint, playing) if session.info.source.path else lost_film(session)
 
 
 def reaches(session: Session, film: Film, at_s: float) -> bool:
@@ -90,12 +95,31 @@ def _recording(session: Session) -> Recording | None:
     return find_recording(session.folder, session.info.source.name)
 
 
-def recalled_film(session: Session, hint: str = BRING_BACK) -> Film:
-    """The source of a session, played as it was then, from any moment on; arguments and errors as `replayed_film`."""
+def recalled_film(
+    session: Session, hint: str = BRING_BACK, playing: PlayingOptions | None = None, written: str | None = None
+) -> Film:
+    """The source of a session, played as it was then, from any moment on.
+
+    Args:
+        playing: how the source is reached now, and how fast it is to go.
+        written: the source as the user names it now; of an address, only that has the password.
+
+    Other arguments and errors as `replayed_film`.
+    """
     source, kept = session.info.source, read_settings(session)
     if change := source.change():
-        raise UsageError(f"{source.name}: {change}", hint)
-    return Film(open_source(source.path or source.name), kept.fps, kept.start_s, kept.end_s)
+        raise UsageError(f"{printable(source.name)}: {change}", hint)
+    pacing, connecting = (playing.pacing(), playing.reaching.connecting()) if playing else (Pacing(), None)
+    if source.files is not None:
+        opened = open_files([Path(file.path) for file in source.files], printable(source.name))
+    else:
+        opened = open_source(source.path or written or source.name, connecting)
+    try:
+        pacing.check(opened.info)
+    except UsageError:
+        opened.stop()
+        raise
+    return Film(opened, kept.fps, kept.start_s, kept.end_s, pacing)
 
 
 class LostSource(Source):
@@ -138,15 +162,14 @@ def recalled_player(session: Session, film: Film, settings: Settings, screen: Sc
     return player
 
 
-def continued_player(session: Session, settings: Settings, screen: Screen) -> Player:
+def continued_player(session: Session, film: Film, settings: Settings, screen: Screen) -> Player:
     """The player of a session, ready to go on where its recording ends, or else where its memory was saved last.
 
     Raises:
-        SourceError: the source cannot be opened, or the saved memory is damaged.
-        UsageError: the source is gone or has changed.
+        SourceError: the saved memory is damaged.
         ModelError: the model cannot be fetched or loaded.
     """
-    player = rewound(session, recalled_player(session, recalled_film(session), settings, screen), math.inf, screen)
+    player = rewound(session, recalled_player(session, film, settings, screen), math.inf, screen)
     recorded = replayed_film(session) if _recording(session) else None
     if recorded and reaches(session, recorded, math.inf):  # read from the source, those frames would be others
         deque(replace(player, film=recorded, transport=Transport()).play([]), maxlen=0)
@@ -169,16 +192,22 @@ def check_to_come(session: Session, questions: Iterable[TimedQuestion]) -> None:
 
 
 def rewound(session: Session, player: Player, at_s: float, screen: Screen) -> Player:
-    """The player with the newest saved memory at or before a moment; earlier questions that are lost are told."""
-    if notice := session.log().notice:
-        screen.warn(f"session {session.info.id}: {notice}")
+    """The player with the newest saved memory at or before a moment; what is lost of the log or new in a folder is told."""
+    for notice in (session.log().notice, session.info.source.addition()):
+        if notice:
+            screen.warn(f"session {session.info.id}: {notice}")
     return replace(player, past=rewind(player.engine, session, at_s))
 
 
-def check_no_settings(context: typer.Context) -> None:
-    """Raise `UsageError` for an option on the command line that a session has decided already."""
+def check_no_settings(context: typer.Context, plays_on: bool = False) -> None:
+    """Raise `UsageError` for an option on the command line that a session has decided already.
+
+    Args:
+        plays_on: whether its video is played on, which may be at any pace.
+    """
+    free = (*_HERE, *_PACE) if plays_on else _HERE
     decided = [*written(context, PlayingOptions), *written(context, ModelOptions), *written(context, MemoryOptions)]
-    if refused := [name for name in decided if name not in _HERE]:
+    if refused := [name for name in decided if name not in free]:
         raise UsageError(
             f"a session keeps its own settings: --{refused[0].replace('_', '-')} cannot be changed",
             "leave it out, or give the video itself to play it with other settings",

@@ -69,8 +69,8 @@ class Screen:
             self._print(text, "dim")
 
     def detail(self, text: str) -> None:
-        """A dim line for those who asked for more."""
-        if verbose():
+        """A dim line for those who asked for more, if there is anything to say."""
+        if text and verbose():
             self._print(text, "dim")
 
     def warn(self, text: str) -> None:
@@ -87,6 +87,10 @@ class Screen:
         """Lines that were asked for, folded between words."""
         self._progress.hide()
         self._console.print(clean(text))
+
+    def pass_on(self, line: str) -> None:
+        """A line of somebody else's, as long as it is."""
+        self._print(line)
 
     def drawn(self, renderable: RenderableType) -> str:
         """What rich makes of something for this terminal, as text."""

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, replace
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 from hermes.config import Sampling
 from hermes.errors import HermesError, ResourceError, UsageError
-from hermes.events import Answer, AnswerDelta
+from hermes.events import Answer, AnswerDelta, ChunkEncoded
 from hermes.live import LiveServer, Turnstile
-from hermes.sessions import Recorder, Session, SessionStore, SessionWriter, SourceIdentity, rewind
+from hermes.sessions import Recorder, Session, SessionStore, SessionWriter, SourceIdentity
+from hermes.sessions.files import write_atomically
+from hermes.sessions.identity import INFO_FILE
+from hermes.sessions.travel import remembered
 from hermes.timecode import Anchor, format_time, parse
 from hermes_cli import records
+from hermes_cli.course import CutFilm, Skip, moved, rewound, seek_record, skips
 from hermes_cli.failures import describe
 from hermes_cli.kept import kept_settings
 from hermes_cli.options import SavingOptions, Settings
-from hermes_cli.player import Asking, Event, Player, Warned, as_it_is
+from hermes_cli.player import Asking, Ended, Event, Player, Warned, as_it_is
 from hermes_cli.questions import TimedQuestion
 from hermes_cli.recall import BRING_BACK, OR_NEAREST, lost_film, reaches, replayed_film
 from hermes_cli.saving import Saver
@@ -25,29 +30,122 @@ from hermes_cli.screen import Screen
 from hermes_cli.transport import Transport
 from hermes_cli.viewing import Viewing
 
+if TYPE_CHECKING:
+    from hermes.engine import EngineState
+    from hermes.frames import Frame
+
 Record = dict[str, Any]
 Turn = Callable[[], AbstractContextManager[Any]]
 Events = Generator[Event, None, None]
 
-_RECORD = "record"  # the setting of a session
+ASK_NOW = "leave --at out to ask about now"
+"""What to do about a moment that has not been played yet."""
+
+RECORD = "record"
+"""The setting of a session that says whether its frames are kept too."""
 
 
-@dataclass(frozen=True)
 class Host:
-    """Answers requests about a session that is being played.
+    """Saves what is watched as a session, and answers requests about it.
 
     A question about now takes its turn between two chunks. One about the past gets a memory of its own, made from the saved
     ones, while the film plays on.
 
+    Where a run has moved (`hermes_cli.steering`) the log says so. Other processes are told then that its source cannot be
+    played again, since they would play what was skipped: they ask the nearest saved memory and say so.
+
+    Args:
+        watched: what is watched.
+        saving: how it is saved.
+        settings: of the run.
+        turnstile: whoever uses the engine passes it.
+
     Attributes:
-        player: plays the film.
-        session: what is saved of it.
-        log: takes records of the session's log.
+        player: plays the film, and answers with the settings that the run began with.
+        session: what is saved of it; another one after `follow_with`.
+        watched, saving, settings: as above.
     """
 
-    player: Player
-    session: Session
-    log: Callable[[records.Record], None]
+    session: SessionWriter
+
+    def __init__(self, watched: Viewing, saving: SavingOptions, settings: Settings, turnstile: Turnstile) -> None:
+        self.player, self.watched, self.saving, self.settings = watched.player, watched, saving, settings
+        self._turnstile = turnstile
+        self._changing = RLock()  # held while one session follows another
+        self._is_moved = False
+
+    def begin(self, writer: SessionWriter) -> None:
+        """Save what is watched from now on."""
+        self.session, self._is_moved = writer, False
+        self.player = replace(self.player, film=self.watched.player.film)
+        self._saver = Saver(writer, _recorder(writer, self.player, self.saving), self.player, self.watched.screen.warn)
+        self.watched.player = replace(self.watched.player, take=self._take)
+        self.watched.saved = self._keep
+        if moved(writer.log()):  # a memory from before a stretch that was skipped may see it now
+            self.note_move(seek_record(self.player.engine, self.player.engine.now_s or 0.0))
+            self.player.past.clear()
+        self._serving = ExitStack()
+        self._serving.enter_context(_listening(LiveServer(writer.folder, self.answer, self._turnstile), self.watched.screen))
+
+    def end(self) -> None:
+        """End the session."""
+        self._serving.close()
+        self._saver.close()
+        if self.session.last_s is not None:
+            again = f'session {self.session.info.id}: hermes ask --at TIME "QUESTION" goes back to any moment of it'
+            self.watched.screen.note(again)
+
+    def log(self, record: records.Record) -> None:
+        """Add a record to the session's log; may be called from any thread."""
+        self._saver.log(record)
+
+    def follow_with(self, writer: SessionWriter, player: Player, state: EngineState) -> None:
+        """End the session and go on with another one, from this memory."""
+        with self._changing:
+            self.end()
+            with player.turn():
+                player.engine.restore(state)
+                player.past.clear()
+                player.past.extend(item for item in remembered(writer.log()) if item.frames >= player.engine.frames_seen)
+            self.watched.player = player
+            self.begin(writer)
+
+    def save_memory(self) -> None:
+        """Have the memory as it is on the disk, and nothing under way."""
+        with self._changing:
+            self._saver.show(Ended())
+
+    @property
+    def skips(self) -> tuple[Skip, ...]:
+        """What of the film was skipped."""
+        return skips(self.session.log())
+
+    def note_move(self, record: records.Record) -> None:
+        """Log that the run has moved."""
+        self._saver.log(record)
+        if not self._is_moved:
+            self._is_moved = True
+            self.write_info()
+
+    def write_info(self) -> None:
+        """Write anew what is known of the session; that of one that has moved does not say where its source is."""
+        info, source = self.session.info, self.session.info.source
+        if self._is_moved and source.path is not None:
+            info = replace(info, source=SourceIdentity(source.path))
+        try:
+            write_atomically(self.session.folder / INFO_FILE, info.to_json())
+        except OSError as error:
+            self.watched.screen.warn(f"what is known of the session is not saved: {error.strerror}")
+
+    def _take(self, frame: Frame) -> Frame:
+        with self._changing:
+            return self._saver.take(frame)
+
+    def _keep(self, event: Event) -> None:
+        with self._changing:
+            if isinstance(event, ChunkEncoded) and not self.player.engine.frame_times_s:
+                return  # it came from a memory that is no more
+            self._saver.show(event)
 
     def answer(self, request: Record, turn: Turn) -> Generator[Record, None, None]:
         """The events of an answer as JSON objects; raises `HermesError` for a request that cannot be answered."""
@@ -105,26 +203,29 @@ class Host:
         return keep
 
     def then(
-        self, player: Player, question: str, at: str, nearest: bool = False, hint: str = BRING_BACK
+        self, player: Player, question: str, at: str, nearest: bool = False, hint: str = BRING_BACK, ask_now: str = ASK_NOW
     ) -> tuple[Player, Events]:
         """Ask about a moment that was played, with a memory of its own: the player that answers, and its events.
 
         Args:
             nearest: ask the memory that was saved last before that moment, and do without the source.
             hint: what to do about a source that is gone or has changed.
+            ask_now: what to do about a moment that has not been played yet.
 
         Raises:
-            UsageError: the time cannot be read, or has not been played yet; the frames before it are gone, and no memory was
-                saved.
+            UsageError: the time cannot be read, was skipped or has not been played yet; the frames before it are gone, and
+                no memory was saved.
         """
         from hermes.engine import StreamEngine  # noqa: PLC0415 - loads torch
 
         live, film = player.engine, lost_film(self.session) if nearest else replayed_film(self.session, hint)
+        film = CutFilm.of(film, self.skips)
         moment_s = film.moment(at)
+        film.check_seen(moment_s)
         if live.now_s is None or moment_s > live.now_s:
-            raise UsageError(f"{at} has not been played yet", "leave --at out to ask about now")
+            raise UsageError(f"{at} has not been played yet", ask_now)
         engine = StreamEngine(live.model, live.config, live.policy, live.prompt_style)
-        coming = rewind(engine, self.session, moment_s)
+        coming = rewound(engine, self.session, moment_s)
         past = replace(player, film=film, engine=engine, past=coming, turn=nullcontext, take=as_it_is, transport=Transport())
         if reaches(self.session, film, moment_s):
             return past, past.play([TimedQuestion(moment_s, question)], to_the_end=False)
@@ -159,23 +260,17 @@ def kept(watched: Viewing, saving: SavingOptions, settings: Settings, what: Sess
         UsageError: the session is written by another process, or its new name cannot be one.
     """
     writer = _open_writer(watched, saving, settings, what)
+    turnstile = Turnstile()
+    watched.player = replace(watched.player, turn=turnstile.turn)
     if writer is None:
-        turnstile = Turnstile()
-        watched.player = replace(watched.player, turn=turnstile.turn)
         yield None
         return
-    turnstile, screen = Turnstile(), watched.screen
-    watched.player = player = replace(watched.player, turn=turnstile.turn)
-    saver = Saver(writer, _recorder(writer, player, saving), player, screen.warn)
-    watched.player, watched.saved = replace(player, take=saver.take), saver.show
-    host = Host(player, writer, saver.log)
+    host = Host(watched, saving, settings, turnstile)
+    host.begin(writer)
     try:
-        with _listening(LiveServer(writer.folder, host.answer, turnstile), screen):
-            yield host
+        yield host
     finally:
-        saver.close()
-        if writer.last_s is not None:
-            screen.note(f'session {writer.info.id}: hermes ask --at TIME "QUESTION" goes back to any moment of it')
+        host.end()
 
 
 def _open_writer(
@@ -185,10 +280,10 @@ def _open_writer(
     if not saving.save:
         return None
     if isinstance(what, Session):
-        if saving.record and not _is_recorded(what):
+        if saving.record and not is_recorded(what):
             raise UsageError(f"session {what.info.id} has not been recorded from its start", "leave --record out")
         return store.reopen(what, saving.session_size)
-    kept_options = kept_settings(watched.player, settings) | {_RECORD: saving.record}
+    kept_options = kept_settings(watched.player, settings) | {RECORD: saving.record}
     source = SourceIdentity.of(str(what))
     try:
         return store.create(source, model.name, model.revision, kept_options, saving.name, saving.session_size)
@@ -200,12 +295,13 @@ def _open_writer(
 
 
 def _recorder(session: Session, player: Player, saving: SavingOptions) -> Recorder | None:
-    recorded = _is_recorded(session)
+    recorded = is_recorded(session)
     return Recorder(session.folder, player.engine.frames_seen, saving.session_size) if recorded else None
 
 
-def _is_recorded(session: Session) -> bool:
-    return bool(session.info.settings.get(_RECORD))  # sessions of the first days do not say
+def is_recorded(session: Session) -> bool:
+    """Whether a session's frames are kept too."""
+    return bool(session.info.settings.get(RECORD))  # sessions of the first days do not say
 
 
 @contextmanager

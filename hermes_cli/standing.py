@@ -19,12 +19,13 @@ class StandingQuestion:
     Attributes:
         every_s: how many.
         until_change: keep an answer to ourselves while it stays the same.
+        asked_s: the moment up to which it has been asked.
     """
 
     every_s: float
     text: str
     until_change: bool = False
-    _asked_s: float = field(default=0.0, init=False)
+    asked_s: float = 0.0
     _said: str | None = field(default=None, init=False)
 
     def due(self, now_s: float, next_s: float) -> float | None:
@@ -33,9 +34,9 @@ class StandingQuestion:
         Of several that have passed since the newest frame, `now_s`, only the last is asked about: nothing was seen between.
         """
         moment_s = (math.ceil(next_s / self.every_s) - 1) * self.every_s
-        if moment_s <= self._asked_s or moment_s < now_s:
+        if moment_s <= self.asked_s or moment_s < now_s:
             return None
-        self._asked_s = moment_s
+        self.asked_s = moment_s
         return moment_s
 
     def is_news(self, answer: str) -> bool:

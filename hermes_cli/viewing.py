@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 import typer
 
 from hermes.errors import PartialError, ResourceError
+from hermes.events import Answer
 from hermes_cli.answers import Answers, make_answers
 from hermes_cli.failures import describe
 from hermes_cli.options import OutputOptions
@@ -16,6 +17,8 @@ from hermes_cli.player import Event, Player
 from hermes_cli.questions import TimedQuestion
 from hermes_cli.screen import Screen
 from hermes_cli.tally import Tally
+
+Events = Generator[Event, None, None]
 
 
 class Viewing:
@@ -29,6 +32,7 @@ class Viewing:
     Attributes:
         saved: keeps each event, if anything does.
         drawn: draws each event, if anything but the screen does.
+        followed: gives the events of the film on, to whoever does something about them.
     """
 
     def __init__(self, player: Player, answers: Answers, screen: Screen) -> None:
@@ -36,12 +40,13 @@ class Viewing:
         self.tally = Tally(at=player.engine.now_s, visual_tokens=max(player.engine.visual_tokens))
         self.saved: Callable[[Event], None] = lambda event: None
         self.drawn: Callable[[Event], None] = lambda event: None
+        self.followed: Callable[[Events], Events] = lambda events: events
         answers.start(player, self.tally)
 
     def play(self, questions: Sequence[TimedQuestion], to_the_end: bool = True) -> None:
         """Play the film and answer on the way; arguments and errors as `Player.play`."""
         self.screen.start(self.player, math.inf if to_the_end else questions[-1].time_s)
-        self.show(self.player.play(questions, to_the_end))
+        self.show(self.followed(self.player.play(questions, to_the_end)))
         self.screen.note(str(self.tally))
 
     def play_on(self, questions: Sequence[TimedQuestion]) -> int:
@@ -73,7 +78,7 @@ class Viewing:
         if self.player.film.source.report.ended_early:
             raise typer.Exit(PartialError.exit_code)
 
-    def show(self, events: Generator[Event, None, None], saved: Callable[[Event], None] | None = None) -> None:
+    def show(self, events: Events, saved: Callable[[Event], None] | None = None) -> None:
         """Take events to wherever they are shown; what they come from is closed, whatever happens.
 
         Args:
@@ -86,6 +91,8 @@ class Viewing:
                     self.tally.add(event)
                     self.answers.show(event)
                     self.screen.show(event, self.tally)
+                    if isinstance(event, Answer):
+                        self.screen.detail(self.player.engine.runner.news())
                     self.drawn(event)
                     saved(event)
         except (KeyboardInterrupt, SystemExit):

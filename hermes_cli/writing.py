@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
@@ -11,7 +12,15 @@ from hermes.sources.opening import printable
 
 def open_text(file: Path, force: bool) -> TextIO:
     """Make a text file, UTF-8 with plain line ends; raises as `open_bytes`."""
-    return cast("TextIO", _opened(file, force, "t", encoding="utf-8", errors="backslashreplace", newline="\n"))
+    return cast("TextIO", _opened(file, _new(force, "t"), encoding="utf-8", errors="backslashreplace", newline="\n"))
+
+
+def reopen_text(file: Path, nbytes: int) -> TextIO:
+    """A text file as of `open_text` to go on with, cut off behind so many bytes; raises as `open_bytes`."""
+    opened = cast("TextIO", _opened(file, "r+t", encoding="utf-8", errors="backslashreplace", newline="\n"))
+    opened.truncate(nbytes)
+    opened.seek(0, os.SEEK_END)
+    return opened
 
 
 def open_bytes(file: Path, force: bool) -> BinaryIO:
@@ -21,13 +30,17 @@ def open_bytes(file: Path, force: bool) -> BinaryIO:
         UsageError: it is there already and `force` is not given, or it cannot be made there.
         OSError: the disk is full.
     """
-    return cast("BinaryIO", _opened(file, force, "b"))
+    return cast("BinaryIO", _opened(file, _new(force, "b")))
 
 
-def _opened(file: Path, force: bool, kind: str, **text: str) -> object:
+def _new(force: bool, kind: str) -> str:
+    return ("w" if force else "x") + kind
+
+
+def _opened(file: Path, mode: str, **text: str) -> object:
     name = printable(str(file))
     try:
-        return file.expanduser().open(("w" if force else "x") + kind, **text)  # type: ignore[call-overload]
+        return file.expanduser().open(mode, **text)  # type: ignore[call-overload]
     except FileExistsError as error:
         raise UsageError(f"{name} is there already", "use --force to overwrite it, or another name") from error
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:

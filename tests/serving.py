@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from fractions import Fraction
@@ -86,14 +87,26 @@ def tcp_camera(*plans: tuple[float, float]) -> Iterator[TcpCamera]:
 
 
 class _Quiet(SimpleHTTPRequestHandler):
+    login: bytes | None = None
+
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
+    def do_GET(self) -> None:
+        """Only to those who may."""
+        expected = None if self.login is None else f"Basic {b64encode(self.login).decode()}"
+        if expected is None or self.headers.get("Authorization") == expected:
+            return super().do_GET()
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", 'Basic realm="films"')
+        return self.end_headers()
+
 
 @contextmanager
-def http_server(folder: Path) -> Iterator[str]:
-    """The address of a web server for a folder."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+def http_server(folder: Path, login: str | None = None) -> Iterator[str]:
+    """The address of a web server for a folder, which asks for `user:password` if there is a login."""
+    handler = type("_Handler", (_Quiet,), {"login": login and login.encode()})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -51,7 +51,7 @@ def answer_logits(engine: StreamEngine, question: str, tokens: int) -> Tensor:
     with engine.cache.scratch():
         engine._read_pending()
         hidden = engine._read_question(engine.prompt.question_ids(question), tokens)
-        steps = list(decode(engine.model, engine.cache, hidden, Sampling(max_new_tokens=tokens)))
+        steps = list(decode(engine.runner, hidden, Sampling(max_new_tokens=tokens)))
     return torch.stack([step.logits for step in steps])
 
 

@@ -95,7 +95,7 @@ def watched_answer(engine: StreamEngine, tokens: int, looking: bool = True) -> t
         eye = Watch(engine.cache, range(engine.model.layers), times_s, engine.model.frames_per_patch)
         probe = eye.probe if looking else None
         hidden = engine._read_question(engine.prompt.question_ids(QUESTION), tokens, probe)
-        steps = list(decode(engine.model, engine.cache, hidden, Sampling(max_new_tokens=tokens), probe=probe))
+        steps = list(decode(engine.runner, hidden, Sampling(max_new_tokens=tokens), probe))
     return torch.stack([step.logits for step in steps]), [step.token for step in steps], eye
 
 

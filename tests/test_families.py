@@ -20,8 +20,9 @@ from hermes.config import MemoryConfig, Sampling
 from hermes.engine import StreamEngine
 from hermes.errors import UsageError
 from hermes.frames import Frame
-from hermes.models import VideoModel, wrap_model
+from hermes.models import VideoModel, llava_onevision, wrap_model
 from hermes.models.base import Tokens
+from hermes.models.llava_onevision import LlavaOnevision
 from hermes.models.qwen_vl import MAX_PATCHES
 from hermes.policies import POLICIES, make_policy
 from tests import make_tiny
@@ -313,3 +314,21 @@ def test_the_limit_of_pixels_can_be_set(family: str) -> None:
         model.limit_pixels(63)
     with pytest.raises(UsageError, match="fixed size"):
         tiny("llava_onevision").limit_pixels(1000)
+
+
+def test_large_frames_are_resized_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("llava_onevision")
+    assert isinstance(model, LlavaOnevision)
+    frames = noise_frames(7)
+    together = model.pixels(frames)
+    monkeypatch.setattr(llava_onevision, "_PIXELS_TOGETHER", 3 * 40 * 30)
+    sizes: list[int] = []
+    processor = model.processor.video_processor
+
+    def counting(clip: Tensor, **options: Any) -> Any:
+        sizes.append(len(clip))
+        return processor(clip, **options)
+
+    monkeypatch.setattr(model.processor, "video_processor", counting)
+    assert torch.equal(model.pixels(frames), together)
+    assert sizes == [3, 3, 1]

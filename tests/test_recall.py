@@ -19,6 +19,7 @@ from hermes.sessions import SessionStore, SessionWriter
 from hermes.tiny.clip import write_clip
 from hermes.tiny.world import RandomSource, make_video
 from hermes_cli.app import main
+from tests.serving import http_server
 
 MEMORY = ("-m", "tiny", "--chunk", "4", "--budget", "24")
 NOW = "What is on screen now?"
@@ -271,6 +272,88 @@ def test_a_state_folder_that_cannot_be_written_costs_only_the_session(
     code, out, told = run("watch", film, *MEMORY, stdin=NOW)
     assert (code, out.count("\n")) == (0, 1)
     assert "not saved as a session" in told
+
+
+def test_how_a_source_is_reached_is_no_setting_of_its_session(run: Any, film: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x\n")
+    run("watch", film, *MEMORY)
+    reached = ("--timeout", "3", "--reconnect", "inf", "--rtsp-transport", "udp", "--password-file", tmp_path / "secret")
+    for pace in (("--realtime",), ("--fast",), ("--speed", "90", "--buffer", "all")):
+        assert run("watch", "-c", *pace, *reached)[0] == 0
+    assert run("ask", *reached, NOW)[0] == 0
+    for command in (("watch", "-c", "--fps", "2"), ("watch", "-c", "--start", "3"), ("ask", "--realtime", NOW)):
+        code, _, told = run(*command)
+        assert (code, "cannot be changed" in told) == (2, True)
+    for mistake in (("--speed", "0"), ("--speed", "2", "--fast"), ("--password-file", tmp_path / "none")):
+        assert run("watch", "-c", *mistake)[0] == 2
+
+
+def test_the_password_of_an_address_is_asked_for_and_never_tried_as_stars(
+    run: Any, film: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("p@ss\n")
+    with http_server(film.parent, "me:p@ss") as server:
+        address = server.replace("://", "://me:p%40ss@") + "/film.mp4"
+        assert run("watch", address, *MEMORY)[0] == 0
+        for command in (("watch", "-c"), ("watch", "-c", address.replace("p%40ss", "***"))):
+            code, out, told = run(*command)
+            assert (code, out) == (2, "")
+            assert "the password is not known, since none is ever stored" in told.splitlines()[0]
+            assert "HERMES_RTSP_PASSWORD" in told
+        assert run("watch", "-c", "--password-file", tmp_path / "secret")[0] == 0
+        assert run("watch", "-c", address)[0] == 0
+        monkeypatch.setenv("HERMES_RTSP_PASSWORD", "p@ss")
+        assert run("watch", "-c")[0] == 0
+        monkeypatch.setenv("HERMES_RTSP_PASSWORD", "wrong")
+        code, _, told = run("watch", "-c")
+        assert (code, "wrong user or password" in told) == (3, True)
+        assert run("watch", f"{address}?token=abc", *MEMORY)[0] == 0
+        code, _, told = run("watch", "-c")
+        assert (code, "give the whole address" in told) == (2, True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two films of 6 seconds."""
+    path = tmp_path / "[a] folder"
+    path.mkdir()
+    for number in (9, 10):
+        write_clip(make_video(6, RandomSource(number)), path / f"{number}.mp4", size=96)
+    return path
+
+
+@pytest.mark.parametrize("pattern", ["", "/*.mp4"])
+def test_a_folder_answers_as_it_was(
+    run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pattern: str
+) -> None:
+    monkeypatch.chdir(folder if pattern else tmp_path)
+    source = pattern.removeprefix("/") or folder.name
+    _, live, _ = run("watch", source, *MEMORY, "--ask", f"00:03 {NOW}", "--ask", f"00:09 {NOW}")
+    monkeypatch.chdir(tmp_path)
+
+    def answers() -> tuple[str, str]:
+        found = [run("ask", "--at", at, NOW) for at in ("00:03", "00:09")]
+        assert [code for code, _, _ in found] == [0, 0]
+        assert not any("the memory that was saved" in told for _, _, told in found)
+        return found[0][1] + found[1][1], found[0][2]
+
+    again, told = answers()
+    assert (again, "later" in told) == (live, False)
+    (folder / "1.mp4").write_bytes((folder / "9.mp4").read_bytes())
+    again, told = answers()
+    assert (again, "1.mp4 came to" in told) == (live, True)
+    assert run("watch", "-c")[0] == 0
+    (folder / "1.mp4").unlink()
+    moved = folder.rename(tmp_path / "moved")
+    code, out, told = run("ask", "--at", "00:03", NOW)
+    assert (code, out, "9.mp4 is gone" in told, "--nearest" in told) == (2, "", True, True)
+    assert run("ask", "--source", f"{moved}{pattern}", "--at", "00:03", NOW)[1] == live.splitlines(keepends=True)[0]
+    moved.rename(folder)
+    whole = (folder / "10.mp4").read_bytes()
+    (folder / "10.mp4").write_bytes(whole + b"more")
+    assert "10.mp4 has changed, from" in run("ask", "--at", "00:03", NOW)[2]
+    (folder / "10.mp4").write_bytes(bytes(100) + whole[100:])
+    assert "starts with other bytes" in run("ask", "--at", "00:03", NOW)[2]
 
 
 # ---------------------------------------------------------------- other processes

@@ -68,6 +68,69 @@ def test_what_is_typed_while_the_film_goes_on_is_not_torn(film: Path) -> None:
         assert terminal.wait_for_end() == 0
 
 
+def test_single_keys_move_the_film_while_the_line_is_empty(film: Path) -> None:
+    with Terminal("watch", film, *MEMORY, "--speed", "2") as terminal:
+        terminal.wait_for(r"hermes 00:00:02 >>> ")
+        terminal.send(" ")
+        held = re.search(r"held at 00:00:(\d\d)", terminal.wait_for("held at 00:00:"))
+        assert held is not None
+        at_s = int(held[1])
+        terminal.send(".")
+        terminal.wait_for(rf"hermes 00:00:{at_s + 1:02} >>> ask")
+        terminal.send("\x1b[C")
+        terminal.wait_for(rf"/seek \+5s\n[\s\S]*00:00:{at_s + 1:02} to 00:00:{at_s + 6:02} is skipped and not seen")
+        terminal.wait_for(rf"hermes 00:00:{at_s + 6:02} >>> ask")
+        terminal.send("\x1b[D")
+        terminal.wait_for(rf"/seek -5s\n[\s\S]*back at 00:00:{at_s + 1:02}")
+        terminal.send("]")
+        terminal.wait_for(r"speed 2\.20x")
+        terminal.send("?")
+        terminal.wait_for(r"/\? shortcuts")
+        terminal.send("q .[?")  # a line that has begun takes them all
+        terminal.wait_for(r">>> q \.\[\?")
+        terminal.send("\x03")
+        terminal.wait_for(r">>> ask")
+        terminal.send("/step 2\r")
+        terminal.wait_for(rf"hermes 00:00:{at_s + 4:02} >>> ask")
+        terminal.send("/at 00:15 What is there?\r")
+        terminal.wait_for("has not been played yet\nhint: ask without /at about now")
+        terminal.send("\x1b[A")  # the keys are no lines that were typed
+        terminal.wait_for(r">>> /at 00:15 What is there\?")
+        terminal.send("\x03\x04")
+        assert terminal.wait_for_end() == 0
+        assert "Traceback" not in terminal.text
+
+
+def test_a_film_can_be_moved_while_it_plays_and_after_its_end(film: Path) -> None:
+    with Terminal("watch", film, *MEMORY, "--speed", "1") as terminal:
+        terminal.wait_for(r"hermes 00:00:01 >>> ")
+        terminal.send("/seek 00:12\r")
+        terminal.wait_for(r"to 00:00:12 is skipped")
+        terminal.wait_for(r"hermes 00:00:13 >>> ")
+        terminal.send("/seek 00:07\r")
+        terminal.wait_for(r"back at 00:00:07")
+        terminal.send("/speed fast\r")
+        terminal.wait_for(r"hermes 00:00:15 >>> ")
+        terminal.send("/seek 50%\r")
+        terminal.wait_for(r"back at 00:00:08[\s\S]*hermes 00:00:15 >>> ")
+        terminal.send("/at 00:05 What is there?\r")
+        terminal.wait_for(r"00:00:05.000 was not seen: 00:00:0\d.000 to 00:00:07.000 was skipped")
+        terminal.send("/save talk\r")
+        terminal.wait_for(r"named talk: saved up to")
+        terminal.send("/cache layer 0\r")
+        terminal.wait_for(r"layer +role +tokens +summary +positions +oldest +median\n +0 +shallow +\d+/24 ")
+        terminal.send("/reset\r")
+        terminal.wait_for(r"are forgotten; the video goes on at 00:00:15 as session")
+        terminal.send("/seek 00:99\r/load\r/step none\r")
+        terminal.wait_for(r"'00:99' is not a time[\s\S]*no session named[\s\S]*'none' is no number of frames")
+        terminal.send("/load talk\r")
+        terminal.wait_for(r"\(talk\) goes on at")
+        terminal.send("/bye\r")
+        assert terminal.wait_for_end() == 0
+        assert "Traceback" not in terminal.text
+    assert [session.info.name for session in SessionStore().sessions()] == [None, "talk"]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_the_terminal_is_whole_again_after_a_signal(film: Path, number: signal.Signals, code: int) -> None:
     with Terminal("watch", film, *MEMORY) as terminal:

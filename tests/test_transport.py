@@ -77,6 +77,40 @@ def test_a_film_that_waits_can_be_ended(hold: object) -> None:
     assert not transport.wait(7.0)
 
 
+def test_several_steps_and_a_film_that_is_left_and_played_on() -> None:
+    transport = Transport()
+    transport.step(3)
+    film = Film(transport, [float(number) for number in range(10)])
+    film.start()
+    film.wait_for(3)
+    transport.interrupt()
+    film.join(timeout=30)
+    assert (film.taken, transport.stopped) == ([0.0, 1.0, 2.0], True)
+    transport.resume()
+    assert (transport.paused, transport.stopped) == (True, False)
+    on = Film(transport, [7.0, 8.0])
+    on.start()
+    transport.play()
+    on.join(timeout=30)
+    assert on.taken == [7.0, 8.0]
+    transport.stop()
+    transport.resume()
+    assert transport.stopped  # for good
+
+
+def test_the_pace_changes_in_steps() -> None:
+    transport = Transport()
+    transport.change_speed(1.1)
+    assert math.isinf(transport.speed)
+    transport.change_speed(1 / 1.1)
+    assert transport.speed == 1.0
+    transport.change_speed(1.1)
+    assert transport.speed == pytest.approx(1.1)
+    for _ in range(100):
+        transport.change_speed(0.5)
+    assert transport.speed == 0.01
+
+
 @pytest.mark.parametrize("speed", [0.0, -1.0, math.nan])
 def test_a_speed_that_is_none_is_refused(speed: float) -> None:
     with pytest.raises(ValueError, match=str(speed)):

@@ -20,6 +20,7 @@ WALLS = {
     "bitsandbytes": ["hermes/models/quantisation.py", "hermes_cli/checks.py"],
     "cv2": ["hermes/sources/*"],
     "hermes_cli": ["hermes_cli/*"],
+    "matplotlib": ["hermes_cli/drawing/curves.py"],
     "huggingface_hub": ["hermes_cli/checks.py", "hermes_cli/hub.py"],
     "rich": ["hermes_cli/*"],
     "transformers": [

@@ -31,7 +31,7 @@ class Journal:
     def __init__(self, path: Path | None, settings: Mapping[str, Any], resume: bool = False) -> None:
         self.path = path
         self.done: dict[str, dict[str, Any]] = {}
-        header = {"type": "settings", "fingerprint": fingerprint(settings), "settings": dict(settings)}
+        header = {"type": "settings", "fingerprint": fingerprint(settings), "settings": json.loads(json.dumps(settings))}
         if path is None:
             return
         if not path.exists():

@@ -1,4 +1,4 @@
-"""The embedded world as a streaming benchmark, memory policies side by side.
+"""The embedded world as a streaming benchmark, memories side by side.
 
 Questions come at their own moments while the video plays, as in OVO-Bench: "realtime" ones about what is on screen,
 "backward" ones about what was there before. An answer is right when it equals the expected text after `normalise`. Its
@@ -8,20 +8,25 @@ evidence is right when one of its moments has its middle in the scene that the a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
 
 from hermes.config import MemoryConfig, Sampling
 from hermes.engine import StreamEngine
 from hermes.errors import UsageError
+from hermes.evals.choices import options
+from hermes.evals.journal import Journal
 from hermes.evals.statistics import Accuracy
+from hermes.evals.sweeps import Arm
 from hermes.events import Answer, Moment
 from hermes.frames import Frame
 from hermes.models.base import VideoModel
 from hermes.policies import make_policy
 from hermes.tiny.questions import Question, Span, sample_questions
 from hermes.tiny.render import video_frames
-from hermes.tiny.world import RandomSource, make_video
+from hermes.tiny.world import RandomSource, Video, make_video
 
 GROUPS = ("realtime", "backward")
 PICTURE_SIZE = 48  # pixels per side, what the embedded model looks at
@@ -36,12 +41,14 @@ class ShapesTask:
         videos: how many videos.
         questions: how many questions about each.
         seed: names the videos and questions; training draws from other seeds.
+        choices: ask every question as multiple choice too.
     """
 
     frames: int
     videos: int = 20
     questions: int = 20
     seed: str = "shapes"
+    choices: bool = False
 
     def __post_init__(self) -> None:
         if self.frames < 2 or self.videos < 1 or self.questions < 1:
@@ -50,18 +57,25 @@ class ShapesTask:
 
 @dataclass(frozen=True)
 class Sample:
-    """One question answered under one policy.
+    """One question answered from one memory.
 
     Attributes:
-        age: frames between the end of the evidence and the question; None where there is no evidence to point at.
+        arm: the name of the memory; that of its policy where policies are compared.
+        number: of the question among those about its video.
+        age: frames between the end of the evidence and the question, of the oldest where there are several; None where there
+            is no evidence to point at.
         traced: whether the scene that the answer is read from is among the moments it drew on; None where that is not one
             scene.
         traced_by_chance: how likely it would be among moments of the same lengths at random places; None as `traced`.
+        options: answers to choose from, in random order; empty where it was not asked as multiple choice.
+        chosen: the most likely of them; None without.
     """
 
+    arm: str
     policy: str
     frames: int
     video: int
+    number: int
     type: str
     group: str
     at_frame: int
@@ -72,59 +86,110 @@ class Sample:
     right: bool
     traced: bool | None
     traced_by_chance: float | None
+    options: tuple[str, ...] = ()
+    chosen: str | None = None
+
+    @property
+    def chosen_right(self) -> bool:
+        """Whether the right one of the options was chosen."""
+        return self.chosen == self.expected
 
 
-def accuracy(samples: Iterable[Sample], group: str, frames: int, policy: str) -> Accuracy:
-    """The share of right answers among the samples of one group, length and policy."""
-    hits = [s.right for s in samples if (s.group, s.frames, s.policy) == (group, frames, policy)]
-    return Accuracy(sum(hits), len(hits))
-
-
-def tracing(samples: Iterable[Sample], frames: int, policy: str) -> tuple[Accuracy, float]:
-    """How often right answers of one length and policy name the scene they are read from among their moments, and how often
+def tracing(samples: Iterable[Sample], frames: int, arm: str) -> tuple[Accuracy, float]:
+    """How often right answers of one length and arm name the scene they are read from among their moments, and how often
     chance would (NaN without any)."""
     found, chances = [], []
     for sample in samples:
-        if (sample.frames, sample.policy, sample.right) == (frames, policy, True) and sample.traced_by_chance is not None:
+        if (sample.frames, sample.arm, sample.right) == (frames, arm, True) and sample.traced_by_chance is not None:
             found.append(bool(sample.traced))
             chances.append(sample.traced_by_chance)
     return Accuracy(sum(found), len(found)), sum(chances) / len(chances) if chances else math.nan
 
 
 def evaluate_shapes(
-    model: VideoModel, config: MemoryConfig, policies: Sequence[str], task: ShapesTask, prompt_style: str = "template"
+    model: VideoModel,
+    config: MemoryConfig,
+    arms: Sequence[Arm | str],
+    task: ShapesTask,
+    prompt_style: str = "template",
+    journal: Journal | None = None,
 ) -> Iterator[Sample]:
-    """Play every video once per policy and answer its questions at their moments; yields each sample as it is ready."""
+    """Play every video once per arm and answer its questions at their moments; yields each sample as it is ready.
+
+    Args:
+        arms: the memories to compare; a policy's name stands for that policy with the constants of `config`.
+        journal: where samples are kept; those that it has already are not made again, and a video is played no further than
+            to its last question that has no sample yet.
+    """
+    named = [Arm(arm, arm) if isinstance(arm, str) else arm for arm in arms]
+    journal = Journal(None, {}) if journal is None else journal
     for index in range(task.videos):
-        name = f"{task.seed}/{task.frames}/{index}"
-        video = make_video(task.frames, RandomSource(name))
-        questions = sample_questions(video, RandomSource(f"{name}/questions"), task.questions)
-        pictures = video_frames(video, PICTURE_SIZE)
-        frames = [Frame(float(second), picture) for second, picture in enumerate(pictures)]
-        for policy in policies:
-            engine = StreamEngine(model, config, make_policy(policy, config), prompt_style)
-            for question, answer in _play(engine, frames, questions):
-                yield _sample(policy, task.frames, index, question, answer)
+        clip = _Clip(task, index)
+        for arm in named:
+            yield from _play(model, config, arm, clip, prompt_style, journal)
 
 
-def _play(engine: StreamEngine, frames: Sequence[Frame], questions: Sequence[Question]) -> Iterator[tuple[Question, Answer]]:
-    """Each question with its answer, asked as soon as its frames have been seen; none colours another's memory."""
-    for seen, frame in enumerate(frames, start=1):
-        engine.push(frame)
-        for question in questions:
-            if question.frames_seen == seen:
-                *_, answer = engine.ask(question.text, Sampling(max_new_tokens=64), remember=False)
-                assert isinstance(answer, Answer)
-                yield question, answer
+@dataclass(frozen=True)
+class _Clip:
+    """A video with its questions."""
+
+    task: ShapesTask
+    index: int
+
+    @property
+    def name(self) -> str:
+        """Of the video, which its random draws start from."""
+        return f"{self.task.seed}/{self.task.frames}/{self.index}"
+
+    @cached_property
+    def video(self) -> Video:
+        return make_video(self.task.frames, RandomSource(self.name))
+
+    @cached_property
+    def questions(self) -> list[tuple[int, Question]]:
+        """With their numbers, in the order of their moments."""
+        drawn = sample_questions(self.video, RandomSource(f"{self.name}/questions"), self.task.questions)
+        return sorted(enumerate(drawn), key=lambda numbered: numbered[1].frames_seen)
+
+    @cached_property
+    def frames(self) -> list[Frame]:
+        pictures = video_frames(self.video, PICTURE_SIZE)
+        return [Frame(float(second), picture) for second, picture in enumerate(pictures)]
+
+    def options(self, number: int, question: Question) -> tuple[str, ...]:
+        """Answers to choose from; none where the task does not want any."""
+        return options(question, self.video, RandomSource(f"{self.name}/options/{number}")) if self.task.choices else ()
 
 
-def _sample(policy: str, frames: int, video: int, question: Question, answer: Answer) -> Sample:
+def _play(
+    model: VideoModel, config: MemoryConfig, arm: Arm, clip: _Clip, prompt_style: str, journal: Journal
+) -> Iterator[Sample]:
+    """A sample of every question, asked as soon as its frames have been seen; none colours another's memory."""
+    constants = arm.config(config)
+    engine = StreamEngine(model, constants, make_policy(arm.policy, constants), prompt_style)
+    for number, question in clip.questions:
+        name = f"{clip.task.frames}/{clip.index}/{number}/{arm.name}"
+        sample = _restored(journal.done.get(name, {}))
+        if sample is None:
+            for frame in clip.frames[engine.frames_seen : question.frames_seen]:
+                engine.push(frame)
+            sample = _asked(engine, arm, clip, number, question)
+            journal.add({"id": name, **_record(sample)})
+        yield sample
+
+
+def _asked(engine: StreamEngine, arm: Arm, clip: _Clip, number: int, question: Question) -> Sample:
+    *_, answer = engine.ask(question.text, Sampling(max_new_tokens=64), remember=False)
+    assert isinstance(answer, Answer)
     ends = [min(end, question.frames_seen) for _, end in question.evidence]
     scene = question.evidence[0] if len(question.evidence) == 1 else None
+    offered = clip.options(number, question)
     return Sample(
-        policy=policy,
-        frames=frames,
-        video=video,
+        arm=arm.name,
+        policy=arm.policy,
+        frames=clip.task.frames,
+        video=clip.index,
+        number=number,
         type=question.type,
         group=question.group,
         at_frame=question.frames_seen,
@@ -135,7 +200,23 @@ def _sample(policy: str, frames: int, video: int, question: Question, answer: An
         right=normalise(answer.text) == normalise(question.answer),
         traced=_traced(answer.evidence, scene) if scene else None,
         traced_by_chance=chance(answer.evidence, scene, question.frames_seen - 1) if scene else None,
+        options=offered,
+        chosen=max(offered, key=lambda text: engine.log_likelihood(question.text, text), default=None),
     )
+
+
+def _record(sample: Sample) -> dict[str, Any]:
+    """As a journal keeps it: `type` says there what kind of line it is."""
+    record = {field.name: getattr(sample, field.name) for field in fields(Sample)}
+    return {"question_type" if key == "type" else key: value for key, value in record.items()}
+
+
+def _restored(record: Mapping[str, Any]) -> Sample | None:
+    """The sample of a record of a journal; None where that is none."""
+    known = {"type" if key == "question_type" else key: value for key, value in record.items() if key not in ("type", "id")}
+    if known.keys() != {field.name for field in fields(Sample)}:
+        return None
+    return Sample(**{**known, "options": tuple(known["options"])})
 
 
 def _traced(moments: Sequence[Moment], scene: Span) -> bool:

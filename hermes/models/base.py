@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, repeat
@@ -17,12 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hermes.attention import ATTENTION_NAME, AnswerProbe, PromptProbe, register
+from hermes.attention import ATTENTION_NAME, AnswerProbe, Attending, PromptProbe, register
 from hermes.cache import Origin, SlabCache, SlotShape
 from hermes.errors import ModelError, UsageError
 from hermes.frames import Frame
 from hermes.models.prompts import Prompt
 from hermes.models.quantisation import LinearLayers, linear_layers
+from hermes.upload import upload
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ class VideoModel(ABC):
         processor: its processor.
         name: what to call it in records and messages.
         revision: commit of the checkpoint on the hub, or None.
+
+    Attributes:
+        cuda_graphs: read questions and answers through CUDA graphs where that works (`hermes.graphs`).
     """
 
     axes = 1  # position axes: 1 for plain rotary embedding, 3 for M-RoPE
@@ -81,6 +85,7 @@ class VideoModel(ABC):
         self.max_positions: int = self.text_config.max_position_embeddings
         self.stop_ids = _stop_ids(model)
         self._cache_keyword = _cache_keyword(self.decoder.layers[0])
+        self.cuda_graphs = True
 
     @property
     def device(self) -> torch.device:
@@ -137,7 +142,7 @@ class VideoModel(ABC):
     def embed_text(self, ids: Sequence[int]) -> Tensor:
         """Token ids to embeddings, (tokens, hidden)."""
         table = self.model.get_input_embeddings()
-        embeds: Tensor = table(torch.tensor(list(ids), dtype=torch.long, device=table.weight.device))
+        embeds: Tensor = table(upload(torch.tensor(list(ids), dtype=torch.long), table.weight.device))
         return embeds.to(self.device)
 
     def tokenize(self, text: str) -> list[int]:
@@ -180,16 +185,34 @@ class VideoModel(ABC):
 
         Returns: the last token's hidden state after the final norm, (hidden,).
         """
-        hidden = tokens.embeds[None]
-        levels = chain(() if tokens.deepstack is None else tokens.deepstack, repeat(None))
-        keywords: dict[str, Any] = {self._cache_keyword: cache, "attention_mask": None, "use_cache": True, "probe": probe}
         staged = self._stage(cache, tokens, shared_rotation)
-        for layer, angles, level in zip(self.decoder.layers, staged, levels, strict=False):
-            hidden = layer(hidden, position_embeddings=angles, **keywords)
-            if level is not None:
-                hidden = hidden + level.to(hidden.device)
+        hidden = self.through_layers(tokens.embeds[None], staged, cache, probe, tokens.deepstack)
         last: Tensor = self.decoder.norm(hidden[:, -1])[0]
         return last
+
+    def through_layers(
+        self,
+        hidden: Tensor,
+        angles: Iterable[tuple[Tensor, Tensor]],
+        cache: Any,
+        probe: Attending | None,
+        deepstack: Tensor | None = None,
+    ) -> Tensor:
+        """Hidden states (1, tokens, hidden) through all layers of the decoder, before the final norm.
+
+        Args:
+            angles: per layer, cos and sin of the tokens' positions, (1, tokens, head_dim) each.
+            cache: each layer calls its `update`, as that of a transformers cache.
+            probe: computes the attention instead of the usual function.
+            deepstack: see `Tokens`.
+        """
+        levels = chain(() if deepstack is None else deepstack, repeat(None))
+        keywords: dict[str, Any] = {self._cache_keyword: cache, "attention_mask": None, "use_cache": True, "probe": probe}
+        for layer, cos_sin, level in zip(self.decoder.layers, angles, levels, strict=False):
+            hidden = layer(hidden, position_embeddings=cos_sin, **keywords)
+            if level is not None:
+                hidden = hidden + level.to(hidden.device)
+        return hidden
 
     def probe_embeddings(self, tokens: Tokens, cache: SlabCache, probe: PromptProbe) -> None:
         """Each layer's attention to a prompt whose hidden states are its embeddings, never advanced through the layers
@@ -210,7 +233,7 @@ class VideoModel(ABC):
         located = cache.stage(tokens.positions, tokens.origin, tokens.in_video)  # (layers, axes, tokens)
         if shared_rotation:
             located = located[:1].expand_as(located)
-        cos, sin = self.cos_sin(located.to(self.device))
+        cos, sin = self.cos_sin(upload(located, self.device))
         angles = zip(torch.split(cos, 1), torch.split(sin, 1), self.layer_devices, strict=True)
         return [(cos.to(device), sin.to(device)) for cos, sin, device in angles]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -16,6 +16,9 @@ from hermes.cache import Origin
 from hermes.frames import Frame
 from hermes.models.base import ChunkSize, Tokens, VideoModel
 from hermes.models.prompts import RELEASED_LLAVA, Prompt, from_template, released
+from hermes.upload import upload
+
+_PIXELS_TOGETHER = 2**25  # of frames that are resized at once, as many as 16 frames of 1080p: 400 MB in float32
 
 
 class LlavaOnevision(VideoModel):
@@ -34,13 +37,16 @@ class LlavaOnevision(VideoModel):
         return ChunkSize(frames * self.grid**2, frames * self.grid**2)
 
     def pixels(self, frames: Sequence[Frame]) -> Tensor:
-        """What the checkpoint's own processor makes of the frames: (frames, 3, side, side), as the tower takes them."""
-        prepared = []
-        for _, group in groupby(frames, key=lambda frame: frame.rgb.shape):  # a stream may change its size
-            clip = torch.from_numpy(np.stack([frame.rgb for frame in group])).permute(0, 3, 1, 2)
-            batch = self.processor.video_processor(clip, return_tensors="pt", input_data_format="channels_first")
+        """What the checkpoint's own processor makes of the frames: (frames, 3, side, side), as the tower takes them.
+
+        It works where the tower is.
+        """
+        tower, prepared = self.model.model.vision_tower, []
+        for clip in _clips(frames):
+            batch = self.processor.video_processor(
+                upload(clip, tower.device), return_tensors="pt", input_data_format="channels_first"
+            )
             prepared.append(batch["pixel_values_videos"][0])
-        tower = self.model.model.vision_tower
         return torch.cat(prepared).to(tower.device, tower.dtype)
 
     def embed_pixels(self, pixels: Tensor, first_frame: int) -> Tokens:
@@ -68,3 +74,12 @@ class LlavaOnevision(VideoModel):
     def _video_token(self) -> str:
         token: str = self.tokenizer.convert_ids_to_tokens(self.model.config.video_token_id)
         return token
+
+
+def _clips(frames: Sequence[Frame]) -> Iterator[Tensor]:
+    """The pictures, those of one size together as far as `_PIXELS_TOGETHER` goes: (frames, 3, height, width), uint8."""
+    for (height, width, _), group in groupby((frame.rgb for frame in frames), key=lambda rgb: rgb.shape):
+        pictures = list(group)  # a stream may change its size
+        together = max(1, _PIXELS_TOGETHER // (height * width))
+        for start in range(0, len(pictures), together):
+            yield torch.from_numpy(np.stack(pictures[start : start + together])).permute(0, 3, 1, 2)

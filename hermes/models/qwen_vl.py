@@ -19,6 +19,7 @@ from hermes.errors import UsageError
 from hermes.frames import Frame
 from hermes.models.base import ChunkSize, Tokens, VideoModel
 from hermes.models.prompts import RELEASED_QWEN, Prompt, from_template, released
+from hermes.upload import upload
 
 MAX_PATCHES = 392
 """Largest number of tokens for a pair of frames unless a user wants another: as many as two frames of LLaVA-OneVision have,
@@ -145,7 +146,7 @@ class QwenVL(VideoModel):
         limits = (self.min_pixels, self.max_pixels)
         smallest, largest = (limit * self._pixel_frames(len(pictures)) for limit in limits)
         return self.processor.video_processor(
-            clip,
+            upload(clip, self.model.model.visual.device),
             return_tensors="pt",
             input_data_format="channels_first",
             do_sample_frames=False,

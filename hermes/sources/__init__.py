@@ -11,7 +11,7 @@ from hermes.sources.camera import Camera, is_camera
 from hermes.sources.feed import Buffering, Feed, Pulse
 from hermes.sources.live import Connecting
 from hermes.sources.network import open_address
-from hermes.sources.playlist import is_pattern, open_playlist
+from hermes.sources.playlist import find_videos, is_pattern, open_files, open_playlist
 from hermes.sources.stdin import PipedFile
 from hermes.sources.video_file import VideoFile
 
@@ -29,6 +29,9 @@ __all__ = [
     "SourceInfo",
     "State",
     "VideoFile",
+    "find_videos",
+    "is_several",
+    "open_files",
     "open_source",
 ]
 
@@ -56,6 +59,11 @@ def open_source(spec: str | Path, connecting: Connecting | None = None) -> Sourc
         return open_address(Address.parse(spec, connecting.password), connecting)
     if is_camera(spec):
         return Camera(spec, connecting)
-    if os.path.isdir(spec) or (is_pattern(spec) and not os.path.lexists(spec)):  # noqa: PTH112 - Path raises for some names
-        return open_playlist(spec)
-    return VideoFile(spec)
+    return open_playlist(spec) if is_several(spec) else VideoFile(spec)
+
+
+def is_several(spec: str) -> bool:
+    """Whether it is a folder of videos or a pattern of their names, and not one video, a camera, an address or a pipe."""
+    if spec == "-" or is_address(spec) or is_camera(spec):
+        return False
+    return os.path.isdir(spec) or (is_pattern(spec) and not os.path.lexists(spec))  # noqa: PTH112 - Path raises for some names

@@ -36,6 +36,7 @@ class Address:
         url: what libav is given, user and password percent-encoded.
         secrets: what must not be shown, in each form in which it may turn up.
         is_hidden: whether there was a password, of which only `***` is left.
+        lacks_parameter: whether that is so of the value of a parameter.
     """
 
     scheme: str
@@ -43,6 +44,7 @@ class Address:
     url: str = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
     is_hidden: bool = False
+    lacks_parameter: bool = False
 
     @classmethod
     def parse(cls, spec: str, password: str | None = None) -> Address:
@@ -73,6 +75,7 @@ class Address:
             f"{protocol}://{url_user}{rest}",
             tuple(secrets),
             written == _HIDDEN and password is None,
+            _HIDDEN in parameters,
         )
 
     def check(self) -> None:
@@ -82,7 +85,12 @@ class Address:
                 f"{self.scheme}:// is not an address of a video stream", f"those begin with {', '.join(SCHEMES[:6])}"
             )
         if self.is_hidden:
-            raise UsageError(f"{self.shown}: the password is not known", "set HERMES_RTSP_PASSWORD, or use --password-file")
+            raise UsageError(
+                f"{self.shown}: the password is not known, since none is ever stored",
+                "set HERMES_RTSP_PASSWORD, or use --password-file FILE",
+            )
+        if self.lacks_parameter:
+            raise UsageError(f"{self.shown}: *** stands for what is secret and never stored", "give the whole address")
 
     def scrub(self, text: str) -> str:
         """A message without the secrets of this address."""

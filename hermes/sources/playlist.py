@@ -41,23 +41,29 @@ def is_pattern(spec: str) -> bool:
     return re.search(r"[*?\[]", spec) is not None
 
 
-def open_playlist(spec: str) -> Source:
-    """The videos of a folder, or those that a pattern (`**` for any depth) fits, in natural order: `2.mp4` before `10.mp4`.
-
-    Raises:
-        SourceError: there are none, or one of them cannot be opened.
-    """
+def find_videos(spec: str) -> list[Path]:
+    """The videos of a folder or of a pattern (`**` for any depth), in natural order: `2.mp4` before `10.mp4`."""
     if Path(spec).is_dir():
-        paths = [
-            path for path in Path(spec).iterdir() if path.suffix.lower().removeprefix(".") in _SUFFIXES and path.is_file()
-        ]
-        nothing = f"{printable(spec)}: no videos in this folder"
+        there = Path(spec).iterdir()
+        paths = [path for path in there if path.suffix.lower().removeprefix(".") in _SUFFIXES and path.is_file()]
     else:
         paths = [Path(path) for path in glob.glob(spec, recursive=True) if Path(path).is_file()]  # noqa: PTH207 - absolute ones
-        nothing = f"{printable(spec)}: no file fits this pattern"
+    return sorted(paths, key=_natural)
+
+
+def open_playlist(spec: str) -> Source:
+    """What `find_videos` finds, as one; raises `SourceError` if that is nothing, or one of it cannot be opened."""
+    paths = find_videos(spec)
     if not paths:
-        raise SourceError(nothing, "check the path; a pattern stands in quotes, or the shell takes it")
-    return Playlist([VideoFile(path) for path in sorted(paths, key=_natural)], printable(spec))
+        nothing = "no videos in this folder" if Path(spec).is_dir() else "no file fits this pattern"
+        hint = "check the path; a pattern stands in quotes, or the shell takes it"
+        raise SourceError(f"{printable(spec)}: {nothing}", hint)
+    return open_files(paths, printable(spec))
+
+
+def open_files(paths: Sequence[Path], name: str) -> Source:
+    """Videos one after another, as many as there are; raises `SourceError` if one of them cannot be opened."""
+    return Playlist([VideoFile(path) for path in paths], name)
 
 
 class Playlist(Source):

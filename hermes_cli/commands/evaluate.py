@@ -1,33 +1,74 @@
-"""`hermes eval`: how often answers are right, memory policies side by side."""
+"""`hermes eval`: how often answers are right, memories side by side."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.progress import track
 
+from hermes import __version__
+from hermes.config import MemoryConfig
 from hermes.errors import UsageError
-from hermes_cli.knobs import grouped
+from hermes.evals.sweeps import SWEEPS, Arm, sweep_arms
+from hermes.sources.opening import printable
+from hermes_cli.drawing.curves import Curve, check_drawable, draw
+from hermes_cli.knobs import choice, grouped
 from hermes_cli.loading import load_checkpoint
 from hermes_cli.options import MethodOptions, ModelOptions
+from hermes_cli.shares import Results
 from hermes_cli.terminal import json_line, write_out
 
 if TYPE_CHECKING:
+    from hermes.evals.journal import Journal
     from hermes.evals.shapes import Sample, ShapesTask
-    from hermes.evals.statistics import Accuracy
+    from hermes.models import VideoModel
 
 evaluations = typer.Typer(no_args_is_help=True, help="How often are answers right?")
 
-Policies = Annotated[str, typer.Option("--policy", metavar="NAME,...", help="Memory policies to compare.")]
-Frames = Annotated[str, typer.Option(metavar="N,...", help="Lengths of the videos, at one frame a second.")]
+_POLICIES = "full,hermes,fifo"
+
+Policies = Annotated[
+    str | None,
+    typer.Option("--policy", metavar="NAME,...", help="Memory policies to compare.", show_default=_POLICIES),
+]
+Sweep = Annotated[
+    str | None,
+    typer.Option(
+        "--sweep",
+        **choice(tuple(SWEEPS)),
+        help="Compare values of one setting of the memory instead of policies.",
+        show_default=False,
+    ),
+]
+Against = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The one that the others are compared with.", show_default="the first"),
+]
+Frames = Annotated[
+    str,
+    typer.Option(
+        metavar="N,...", help="Lengths of the videos, at one frame a second; 64,256,1024 takes several times as long."
+    ),
+]
 Videos = Annotated[int, typer.Option(metavar="N", min=1, help="Videos of each length.")]
 Questions = Annotated[int, typer.Option(metavar="N", min=1, help="Questions about each video.")]
 Seed = Annotated[str, typer.Option(metavar="TEXT", help="Names the videos and questions.")]
+By = Annotated[
+    Literal["group", "type", "age"],
+    typer.Option(
+        help="What a table sorts by: realtime and backward, the type of question, or the age of the evidence in frames."
+    ),
+]
+Choices = Annotated[
+    bool,
+    typer.Option("--choices", help="Ask as multiple choice too: which of up to four answers is the most likely one."),
+]
 Evidence = Annotated[
     bool,
     typer.Option(
@@ -38,9 +79,24 @@ Evidence = Annotated[
 Output = Annotated[
     Literal["md", "json", "jsonl"],
     typer.Option(
-        "--output", "-o", help="md: a table; json: the table as an object; jsonl: every question as it is answered."
+        "--output", "-o", help="md: tables; json: the tables as an object; jsonl: every question as it is answered."
     ),
 ]
+Save = Annotated[
+    Path | None,
+    typer.Option("--save", metavar="FILE.jsonl", help="Keep every answer in a file as it comes.", show_default=False),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the file of --save; what is in it is not asked again.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE.png|svg",
+        help="Draw right answers over the age of their evidence, all lengths together.",
+        show_default=False,
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the picture if it is there.")]
 
 
 @evaluations.command("shapes")
@@ -48,112 +104,132 @@ Output = Annotated[
 def shapes(
     model: ModelOptions,
     method: MethodOptions,
-    policy: Policies = "full,hermes,fifo",
-    frames: Frames = "128,512",
+    policy: Policies = None,
+    sweep: Sweep = None,
+    against: Against = None,
+    frames: Frames = "64,256",
     videos: Videos = 20,
     questions: Questions = 20,
     seed: Seed = "shapes",
+    by: By = "group",
+    choices: Choices = False,
     evidence: Evidence = False,
     output: Output = "md",
+    save: Save = None,
+    resume: Resume = False,
+    plot: Plot = None,
+    force: Force = False,
 ) -> None:
-    """Ask about videos of the embedded model's own world while they play; all policies meet the same questions.
+    """Ask about videos of the embedded model's own world while they play; all memories meet the same questions.
 
-    Realtime questions are about what is on screen, backward ones about what was there before. The intervals are 95 % Wilson.
+    Realtime questions are about what is on screen, backward ones about what was there before. Intervals are 95 %: Wilson's
+    for a share, Bonett and Price's for a difference, whose p is that of McNemar's exact test, not corrected for several
+    comparisons. Both take the questions as independent; -o json adds intervals that draw whole videos.
     """
-    config = method.config()
-    names, lengths = _names(policy), _lengths(frames)
+    config, lengths = method.config(), _lengths(frames)
+    if resume and save is None:
+        raise UsageError("--resume has no file to go on with", "name it with --save")
+    if evidence and by != "group":
+        raise UsageError(f"--evidence and --by {by} exclude each other", "leave one of them out")
+    if plot:
+        check_drawable(plot, force)
     from hermes.evals.shapes import ShapesTask, evaluate_shapes  # noqa: PLC0415 - loads torch
+    from hermes.policies import make_policy  # noqa: PLC0415 - loads torch
 
-    tasks = [ShapesTask(length, videos, questions, seed) for length in lengths]
+    arms = _arms(policy, sweep)
+    for arm in arms:
+        make_policy(arm.policy, arm.config(config))  # what is unknown or out of range ends the run before it begins
+    reference = _reference(against, arms)
+    tasks = [ShapesTask(length, videos, questions, seed, choices) for length in lengths]
     loaded = load_checkpoint(model)
+    settings = _settings(loaded, model, config, arms if sweep else (), seed, choices)
+    journal = _journal(save, settings, resume)
     samples: list[Sample] = []
     for task in tasks:
-        for sample in _tracked(evaluate_shapes(loaded, config, names, task, model.prompt_style), names, task):
+        for sample in _tracked(evaluate_shapes(loaded, config, arms, task, model.prompt_style, journal), arms, task):
             samples.append(sample)
             if output == "jsonl":
                 write_out(json_line(asdict(sample)))
+    results = Results(samples, arms, reference, lengths, by, sweep.capitalize() if sweep else "Policy", evidence)
     if output == "json":
-        settings = {"model": loaded.name, "memory": asdict(config), "videos": videos, "questions": questions, "seed": seed}
-        traced = {"evidence": list(_traced(samples, names, lengths))} if evidence else {}
-        write_out(json_line({**settings, "results": list(_results(samples, names, lengths)), **traced}))
+        run = {"model": loaded.name, "memory": asdict(config), "videos": videos, "questions": questions, "seed": seed}
+        write_out(json_line({**run, "sweep": sweep, **results.json()}))
     elif output == "md":
-        write_out(_table(samples, names, lengths, evidence))
+        write_out(results.markdown())
+    if plot:
+        _draw(plot, samples, arms, force)
 
 
-def _names(policies: str) -> list[str]:
-    from hermes.policies import POLICIES  # noqa: PLC0415 - loads torch
+def _arms(policies: str | None, sweep: str | None) -> tuple[Arm, ...]:
+    if sweep is None:
+        names = [name.strip() for name in (policies or _POLICIES).split(",")]
+        return tuple(Arm(name, name) for name in dict.fromkeys(names))
+    if policies is not None:
+        raise UsageError("--policy and --sweep exclude each other", "a sweep names its own policies")
+    return sweep_arms(sweep)
 
-    names = [name.strip() for name in policies.split(",")]
-    unknown = [name for name in names if name not in POLICIES]
-    if unknown:
-        raise UsageError(f"unknown memory policy {unknown[0]!r}", f"choose among: {', '.join(POLICIES)}")
-    return list(dict.fromkeys(names))
+
+def _reference(against: str | None, arms: Sequence[Arm]) -> str:
+    names = [arm.name for arm in arms]
+    if against is not None and against not in names:
+        raise UsageError(f"{against!r} is not among what is compared", f"choose one of: {', '.join(names)}")
+    return against or names[0]
 
 
 def _lengths(frames: str) -> list[int]:
     try:
         return list(dict.fromkeys(int(length) for length in frames.split(",")))
     except ValueError as error:
-        raise UsageError(f"{frames!r} is not a list of lengths", "write it as 128,512") from error
+        raise UsageError(f"{frames!r} is not a list of lengths", "write it as 64,256,1024") from error
 
 
-def _tracked(samples: Iterator[Sample], policies: Sequence[str], task: ShapesTask) -> Iterator[Sample]:
+def _settings(
+    model: VideoModel, options: ModelOptions, config: MemoryConfig, arms: Sequence[Arm], seed: str, choices: bool
+) -> dict[str, Any]:
+    """All that one answer depends on. Lengths, videos, questions and policies are in each answer's name, so that a later run
+    can go on with the file for more of them."""
+    return {
+        "hermes": __version__,
+        "model": model.name,
+        "revision": model.revision,
+        "dtype": str(model.dtype),
+        "quant": options.quant,
+        "prompt_style": options.prompt_style,
+        "seed": seed,
+        "choices": choices,
+        "sweep": {arm.name: {"policy": arm.policy, **arm.changes} for arm in arms},
+        **{f"memory.{name}": value for name, value in asdict(config).items()},
+    }
+
+
+def _journal(save: Path | None, settings: dict[str, Any], resume: bool) -> Journal:
+    from hermes.evals.journal import Journal  # noqa: PLC0415 - loads torch
+
+    try:
+        return Journal(save.expanduser() if save else None, settings, resume)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        raise UsageError(f"cannot write {printable(str(save))}: {error.strerror}", "check its folder") from error
+
+
+def _tracked(samples: Iterator[Sample], arms: Sequence[Arm], task: ShapesTask) -> Iterator[Sample]:
     """The samples, with a bar on standard error where that is a terminal. A video may give fewer questions than wanted."""
-    total = task.videos * task.questions * len(policies)
+    total = task.videos * task.questions * len(arms)
     console = Console(file=sys.stderr)
     return iter(
         track(samples, f"{task.frames} frames", total, console=console, transient=True, disable=not console.is_terminal)
     )
 
 
-def _results(samples: Sequence[Sample], policies: Sequence[str], lengths: Sequence[int]) -> Iterator[dict[str, Any]]:
-    from hermes.evals.shapes import GROUPS, accuracy  # noqa: PLC0415 - loads torch
+def _draw(path: Path, samples: Sequence[Sample], arms: Sequence[Arm], force: bool) -> None:
+    """Right answers in per cent over the age of their evidence, a curve an arm."""
+    from hermes.evals.breakdown import labels, shares  # noqa: PLC0415 - loads torch
 
-    for length in lengths:
-        for policy in policies:
-            for group in GROUPS:
-                result = accuracy(samples, group, length, policy)
-                yield {"frames": length, "policy": policy, "group": group, **_counts(result)}
-
-
-def _traced(samples: Sequence[Sample], policies: Sequence[str], lengths: Sequence[int]) -> Iterator[dict[str, Any]]:
-    from hermes.evals.shapes import tracing  # noqa: PLC0415 - loads torch
-
-    for length in lengths:
-        for policy in policies:
-            result, by_chance = tracing(samples, length, policy)
-            yield {"frames": length, "policy": policy, **_counts(result), "chance": by_chance if result.total else None}
-
-
-def _counts(result: Accuracy) -> dict[str, Any]:
-    low, high = result.interval
-    return {
-        "right": result.right,
-        "total": result.total,
-        "accuracy": result.share if result.total else None,
-        "low": low,
-        "high": high,
-    }
-
-
-def _table(samples: Sequence[Sample], policies: Sequence[str], lengths: Sequence[int], evidence: bool) -> str:
-    """Markdown: a row per length and policy, per cent right with the interval behind it."""
-    columns = ["Frames", "Policy", "Realtime", "Backward", *(["Evidence", "By chance"] if evidence else [])]
-    lines = [_row(columns), "|" + "---|" * len(columns)]
-    cells = [_cell(result) for result in _results(samples, policies, lengths)]
-    for traced, realtime, backward in zip(_traced(samples, policies, lengths), cells[::2], cells[1::2], strict=True):
-        by_chance = f"{100 * traced['chance']:.1f} %" if traced["total"] else ""
-        named = [_cell(traced), by_chance] if evidence else []
-        lines.append(_row([str(traced["frames"]), traced["policy"], realtime, backward, *named]))
-    return "\n".join(lines) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _cell(result: dict[str, Any]) -> str:
-    if not result["total"]:
-        return "none asked"
-    share, low, high = (100 * result[key] for key in ("accuracy", "low", "high"))
-    return f"{share:.1f} % ({low:.1f} to {high:.1f}, n = {result['total']})"
+    ages = labels(samples, "age")
+    curves = []
+    for arm in arms:
+        mine = [s.accuracy for s in shares(samples, "age", [arm.name], [None]) if s.measure == "open"]
+        points = [(place, 100 * each.share, *(100 * end for end in each.interval)) for place, each in enumerate(mine)]
+        x, y, low, high = zip(*points, strict=True) if points else ((),) * 4
+        curves.append(Curve(arm.name, x, y, low, high))
+    draw(path, curves, "age of the evidence, frames", "right answers, %", places=ages, y_range=(-3, 103), force=force)
+    sys.stderr.write(f"{printable(str(path))} shows right answers over the age of their evidence\n")

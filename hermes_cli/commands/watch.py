@@ -18,6 +18,7 @@ from hermes_cli.knobs import grouped
 from hermes_cli.loading import load_player
 from hermes_cli.options import SOURCE_HELP, OutputOptions, SavingOptions, SessionOption, Settings
 from hermes_cli.questions import read_questions, timed_questions
+from hermes_cli.reacting import command_words, reacting
 from hermes_cli.recall import check_no_settings, check_to_come, continued_player, find_session, recalled_film
 from hermes_cli.serving import Host, kept
 from hermes_cli.standing import standing_question
@@ -45,6 +46,13 @@ Every = Annotated[
     ),
 ]
 UntilChange = Annotated[bool, typer.Option("--until-change", help="Tell an answer of --every only when it differs.")]
+OnChange = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="Run a command when an answer of --every differs from the one before; it gets that as JSON on standard input.",
+    ),
+]
 Continue = Annotated[
     bool,
     typer.Option("--continue", "-c", help="Go on with the last session, of SRC if it is given, from its last saved memory."),
@@ -61,6 +69,7 @@ def watch(
     ask_file: AskFile = None,
     every: Every = None,
     until_change: UntilChange = False,
+    on_change: OnChange = None,
     go_on: Continue = False,
     session: SessionOption = None,
 ) -> None:
@@ -71,11 +80,12 @@ def watch(
     written = [*(ask or []), *(read_questions(ask_file) if ask_file else [])]
     found = None
     if go_on or session:
-        check_no_settings(context)
+        check_no_settings(context, plays_on=True)
         if saving.name is not None:
             raise UsageError("a session keeps its name: --name cannot be changed", "leave it out")
         found = find_session(session, source)
-        film, make_player = recalled_film(found), partial(continued_player, found, settings)
+        film = recalled_film(found, playing=settings.playing, written=source)
+        make_player = partial(continued_player, found, film, settings)
     elif source is not None:
         config, sampling = settings.memory.method.config(), settings.answering.sampling()
         film = settings.playing.open(source)
@@ -85,11 +95,14 @@ def watch(
     questions = timed_questions(written, film)
     if found is not None:
         check_to_come(found, questions)
-    if until_change and not every:
-        raise UsageError("--until-change goes with --every", 'for example --every "10s Is anyone at the door?"')
+    for option, is_given in (("--until-change", until_change), ("--on-change", on_change is not None)):
+        if is_given and not every:
+            raise UsageError(f"{option} goes with --every", 'for example --every "10s Is anyone at the door?"')
+    command = None if on_change is None else command_words(on_change)
     standing = tuple(standing_question(text, until_change) for text in every or [])
     with (
         viewing(lambda screen: replace(make_player(screen), standing=standing), settings.output) as watched,
+        reacting(watched, command),
         kept(watched, saving, settings, found or source) as host,
     ):
         lines = piped_lines()

@@ -8,9 +8,11 @@ import sys
 import time
 from dataclasses import replace
 
+from hermes.events import ChunkEncoded
 from hermes_cli.options import OutputOptions
 from hermes_cli.panel import ASCII, UNICODE, Color, PanelState, Setting, Vitals, render
 from hermes_cli.player import Event, Player
+from hermes_cli.tally import Tally
 
 _CONVERSATION_ROWS = 6  # left above the panel
 
@@ -36,6 +38,23 @@ class Footer:
     def take(self, event: Event) -> None:
         """Take an event, from any thread."""
         self._state = self._state.after(event)
+
+    @property
+    def chunk(self) -> ChunkEncoded | None:
+        """The chunk that it shows."""
+        return self._state.chunk
+
+    def moved(self, player: Player, tally: Tally, chunk: ChunkEncoded | None) -> None:
+        """The film goes on elsewhere, or with another memory.
+
+        Args:
+            tally: says where, and what is held.
+            chunk: the newest one of that memory, as far as it is known.
+        """
+        self._player = player
+        at = replace(self._state.tally, at=tally.at, waiting=tally.waiting, visual_tokens=tally.visual_tokens)
+        setting = Setting.of(player, float("inf"))
+        self._state = replace(self._state, setting=setting, tally=at, chunk=chunk, ended=False)
 
     def settle(self) -> None:
         """No answer is under way any more, whether it was finished, cancelled or failed."""

@@ -9,15 +9,19 @@ import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
+
+from hermes_cli.repl.keys import Key
 
 _QUOTES = '"""'  # opens and closes a question of several lines
 _TWICE_S = 2.0  # a second Ctrl-C within this time leaves
@@ -34,6 +38,7 @@ class Prompt:
         say: writes a line above the prompt.
         commands: words that Tab completes at the start of a line.
         history: file of earlier lines, made for its owner alone; None keeps none.
+        keys: what single keys do while the line is empty.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class Prompt:
         say: Callable[[str], None],
         commands: Sequence[str],
         history: Path | None,
+        keys: Sequence[Key] = (),
     ) -> None:
         self._say = say
         self._playhead = playhead
@@ -57,7 +63,7 @@ class Prompt:
             history=_opened(history),
             completer=WordCompleter(list(commands), sentence=True),
             complete_while_typing=False,
-            key_bindings=_keys(),
+            key_bindings=_bindings(keys),
             multiline=Condition(self._is_open),
             enable_suspend=True,
         )
@@ -114,17 +120,30 @@ def typed_ahead() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
 
-def _keys() -> KeyBindings:
-    keys = KeyBindings()
+def _bindings(keys: Sequence[Key]) -> KeyBindings:
+    bindings = KeyBindings()
+    for key in keys:
+        bindings.add(key.name, filter=Condition(_on_empty_line) & Condition(key.counts))(partial(_press, key))
 
-    @keys.add("c-c")
+    @bindings.add("c-c")
     def clear_or_leave(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
             event.current_buffer.reset()
         else:
             event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
 
-    return keys
+    return bindings
+
+
+def _on_empty_line() -> bool:
+    return not get_app().current_buffer.text
+
+
+def _press(key: Key, event: KeyPressEvent) -> None:
+    line = key.act()
+    if line is not None:
+        event.current_buffer.text = line  # it stays on the screen; lines that nobody typed are no history
+        event.app.exit(result=line)
 
 
 def _opened(path: Path | None) -> History:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +17,8 @@ from hermes.config import Sampling
 from hermes.errors import UsageError
 from hermes.events import Answer, ChunkEncoded
 from hermes.sources.opening import printable
+from hermes.timecode import format_time
+from hermes_cli.contents import contents_table
 from hermes_cli.dialogue import BEGINS_WITH_TIME
 from hermes_cli.drawing.text import MapText
 from hermes_cli.export import FORMATS, exported
@@ -27,11 +29,16 @@ from hermes_cli.progress import hours_minutes_seconds
 from hermes_cli.questions import readable
 from hermes_cli.repl import slash
 from hermes_cli.repl.footer import Footer
+from hermes_cli.repl.keys import transport_keys
+from hermes_cli.repl.moves import SAVE_NEXT_TIME, Moves
 from hermes_cli.repl.prompt import Prompt, typed_ahead
 from hermes_cli.serving import Host
+from hermes_cli.steering import AT_INSTEAD
 from hermes_cli.transport import Transport
 from hermes_cli.viewing import Viewing
 from hermes_cli.writing import open_text
+
+_ASK_NOW = "ask without /at about now"
 
 
 class Repl:
@@ -52,8 +59,11 @@ class Repl:
         self._answered: Answer | None = None
         watched.drawn = self._draw
         commands = [f"/{name}" for name in slash.COMMANDS]
-        self._prompt = Prompt(self.playhead, footer.text, self.say, commands, history)
-        self._film = threading.Thread(target=self._play, name="hermes film", daemon=True)
+        self._moves = Moves(watched, host, footer)
+        info = watched.player.film.source.info
+        keys = transport_keys(self.transport, lambda: self._moves.position_s, info.name if info.is_live else None, self.say)
+        self._prompt = Prompt(self.playhead, footer.text, self.say, commands, history, keys)
+        self._film = self._new_film()
         self._exit_code = 0
         self.leaving = False
 
@@ -95,7 +105,7 @@ class Repl:
 
     def playhead(self) -> str:
         """Where the film is."""
-        return hours_minutes_seconds(self._watched.tally.at or 0.0)
+        return hours_minutes_seconds(self._moves.position_s)
 
     def panel(self) -> str:
         """All that the panel can tell now."""
@@ -125,14 +135,46 @@ class Repl:
             UsageError: nothing is saved to go back to, or the moment has not been played.
         """
         if self._host is None:
-            raise UsageError("this run is not saved, so there is no way back", "leave --no-save out")
-        _, events = self._host.then(self._watched.player, readable(question), time)
+            raise UsageError("this run is not saved, so there is no way back", SAVE_NEXT_TIME)
+        if time[:1] in ("+", "-"):
+            time = format_time(max(0.0, self._moves.moment_s(time)))
+        _, events = self._host.then(self._watched.player, readable(question), time, ask_now=_ASK_NOW)
         self._watched.show(_about_the_answer(events), self._host.keep_past())
 
     def forget_conversation(self) -> None:
         """Let no earlier question colour what the memory keeps."""
         with self._watched.player.turn():
             self._watched.player.engine.last_exchange = None
+
+    def seek(self, time: str) -> None:
+        """Move the film to a moment.
+
+        Raises:
+            UsageError: the source is live, that is no moment of it, or there is no way back.
+            SourceError: the way back is damaged.
+        """
+        if self._moves.is_live:
+            raise UsageError("the source is live: there is nothing to move", AT_INSTEAD)
+        to_s = self._moves.moment_s(time)
+        self.say(self._standing(lambda: self._moves.seek(to_s)))
+        if self.transport.paused:
+            self.transport.step()  # to see where it is
+
+    def contents(self, which: str) -> str:
+        """What every layer holds, or one of them; raises as `contents_table`."""
+        return contents_table(self._watched.player, which)
+
+    def save(self, name: str) -> None:
+        """Save the memory as it is, and name the session; raises `UsageError` where nothing is saved or that is no name."""
+        self.say(self._moves.save(name))
+
+    def load(self, name: str) -> None:
+        """Go on with another session; raises as `hermes_cli.steering.load`."""
+        self.say(self._standing(lambda: self._moves.load(name)))
+
+    def reset(self) -> None:
+        """Forget everything and play on; raises as `hermes_cli.steering.begin_anew`."""
+        self.say(self._moves.reset() if self._moves.is_live else self._standing(self._moves.reset))
 
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
         """What `/show` can show."""
@@ -165,7 +207,7 @@ class Repl:
             missing = "there is no file" if form in FORMATS else f"there is no format {form!r}"
             raise UsageError(missing, f"write /export srt talk.srt; formats: {', '.join(FORMATS)}")
         if self._host is None:
-            raise UsageError("this run is not saved, so there are no answers to export", "leave --no-save out")
+            raise UsageError("this run is not saved, so there are no answers to export", SAVE_NEXT_TIME)
         session = self._host.session
         if Path(target).expanduser().exists():
             raise UsageError(f"{printable(target)} is there already", "name another file")
@@ -204,6 +246,24 @@ class Repl:
         self._footer.take(event)
         if isinstance(event, Answer):
             self._answered = event
+
+    def _standing(self, move: Callable[[], str]) -> str:
+        """Do something while the film stands still, and let it go on from wherever it is then."""
+        if self._moves.is_live:
+            return move()  # what is live cannot be played again
+        self.transport.interrupt()
+        try:
+            self._film.join()
+            return move()
+        finally:
+            self._film.join()  # Ctrl-C may have come before
+            self.transport.resume()
+            if self._failed is None:
+                self._film = self._new_film()
+                self._film.start()
+
+    def _new_film(self) -> threading.Thread:
+        return threading.Thread(target=self._play, name="hermes film", daemon=True)
 
     def _play(self) -> None:
         try:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from hermes.config import Sampling
 from hermes.errors import UsageError
 from hermes_cli.knobs import described
+from hermes_cli.repl.keys import SHORTCUTS
 from hermes_cli.transport import Transport
 
 
@@ -37,8 +38,20 @@ class Repl(Protocol):
 
     def forget_conversation(self) -> None: ...
 
+    def seek(self, time: str) -> None: ...
+
+    def contents(self, which: str) -> str: ...
+
+    def save(self, name: str) -> None: ...
+
+    def load(self, name: str) -> None: ...
+
+    def reset(self) -> None: ...
+
     def export(self, form: str, target: str) -> None: ...
 
+
+_MOST_STEPS = 10_000
 
 LEAVING = ("bye", "exit", "quit")
 
@@ -59,11 +72,15 @@ class Command:
 
 
 def _help(repl: Repl, rest: str) -> None:
+    if rest == "shortcuts":
+        return repl.say("\n".join(f"{keys:12}  {does}" for keys, does in SHORTCUTS))
     known = [COMMANDS[_named(rest)]] if rest else [command for name, command in COMMANDS.items() if name not in LEAVING[1:]]
     width = max(len(command.usage) for command in known)
     repl.say("\n".join(f"/{command.usage:{width}}  {command.help}" for command in known))
     if not rest:
         repl.say('Anything else is a question; """ opens and closes one of several lines, // starts one with a slash.')
+        repl.say("Single keys do something while the line is empty: /? shortcuts")
+    return None
 
 
 def _at(repl: Repl, rest: str) -> None:
@@ -83,7 +100,15 @@ def _play(repl: Repl, rest: str) -> None:
 
 
 def _step(repl: Repl, rest: str) -> None:
-    repl.transport.step()
+    if rest and not (rest.isdecimal() and 0 < int(rest) <= _MOST_STEPS):
+        raise UsageError(f"{rest!r} is no number of frames", f"write /step, or /step N with N from 1 to {_MOST_STEPS}")
+    repl.transport.step(int(rest or 1))
+
+
+def _seek(repl: Repl, rest: str) -> None:
+    if not rest:
+        raise UsageError("there is no time", "write /seek 00:20, /seek +10s, /seek -30s, /seek 50% or /seek end")
+    repl.seek(rest)
 
 
 def _speed(repl: Repl, rest: str) -> None:
@@ -95,6 +120,24 @@ def _speed(repl: Repl, rest: str) -> None:
 
 def _status(repl: Repl, rest: str) -> None:
     repl.say_colored(repl.panel())
+
+
+def _cache(repl: Repl, rest: str) -> None:
+    repl.say(repl.contents(rest))
+
+
+def _save(repl: Repl, rest: str) -> None:
+    repl.save(rest)
+
+
+def _load(repl: Repl, rest: str) -> None:
+    if not rest:
+        raise UsageError("there is no session named", "write /load NAME; hermes sessions lists them")
+    repl.load(rest)
+
+
+def _reset(repl: Repl, rest: str) -> None:
+    repl.reset()
 
 
 def _memory(repl: Repl, rest: str) -> None:
@@ -134,18 +177,23 @@ def _bye(repl: Repl, rest: str) -> None:
 
 
 COMMANDS: dict[str, Command] = {
-    "help": Command("help [COMMAND]", "this list; /? does the same", _help),
+    "help": Command("help [COMMAND|shortcuts]", "this list; /? does the same", _help),
     "at": Command("at TIME QUESTION", "ask about a moment that was played, while the video plays on", _at),
     "pause": Command("pause", "hold the video", _pause),
     "play": Command("play", "let it go on", _play),
-    "step": Command("step", "take one sampled frame and hold", _step),
+    "seek": Command("seek TIME", "move the video: 00:20, +10s, -30s, 50%, start, end", _seek),
+    "step": Command("step [N]", "take one sampled frame, or N, and hold", _step),
     "speed": Command("speed X", "play X times as fast as it was filmed; fast: as fast as it can be read", _speed),
     "status": Command("status", "the panel, as text", _status),
+    "cache": Command("cache [layer N]", "what every layer holds: tokens, positions, moments", _cache),
     "memory": Command("memory", "what is still remembered, layer by layer over time", _memory),
     "set": Command("set [NAME VALUE]", "how answers are decoded", _set),
     "show": Command("show model|source|settings|prompt", "what is being used", _show),
     "export": Command("export FORMAT FILE", "write the answers so far: txt, srt, vtt, tsv, json or md", _export),
+    "save": Command("save [NAME]", "save the memory as it is now, and name the session", _save),
+    "load": Command("load NAME", "go on with another session of this video, from its newest memory", _load),
     "clear": Command("clear", "forget the conversation, keep what was seen", _clear),
+    "reset": Command("reset", "forget both, and play on from here as a new session", _reset),
     **{name: Command("bye", "leave; so do Ctrl-D, /exit and /quit", _bye) for name in LEAVING},
 }
 

@@ -147,10 +147,9 @@ class Replay(ABC):
 
     @torch.inference_mode()
     def _decode(self, ids: list[int], sampling: Sampling) -> list[Any]:
-        cache, shared = self.engine.cache, self.engine.config.shared_rotation
-        with cache.scratch():
+        with self.engine.cache.scratch():
             hidden = self.engine._read_question(ids, sampling.max_new_tokens)
-            return list(decode(self.model, cache, hidden, sampling, shared))
+            return list(decode(self.engine.runner, hidden, sampling))
 
 
 def read_weights(recording: Recording, kind: str) -> dict[str, Tensor]:

@@ -1,0 +1,69 @@
+"""Arms of a comparison: memory policies, or one setting of the memory at several values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from hermes.config import PRESETS, MemoryConfig
+from hermes.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One of the memories that are compared.
+
+    Attributes:
+        name: what results call it.
+        policy: a key of `hermes.policies.POLICIES`.
+        changes: fields of MemoryConfig that differ from the settings of the run.
+    """
+
+    name: str
+    policy: str = "hermes"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def config(self, settings: MemoryConfig) -> MemoryConfig:
+        """The constants of this arm in a run with these settings."""
+        return replace(settings, **self.changes)
+
+
+def sweep_arms(name: str) -> tuple[Arm, ...]:
+    """The arms of a sweep; raises `UsageError` for an unknown one."""
+    if name not in SWEEPS:
+        raise UsageError(f"unknown sweep {name!r}", f"choose one of: {', '.join(SWEEPS)}")
+    return SWEEPS[name]
+
+
+def _preset(name: str) -> Arm:
+    """All constants of a preset but the sizes, which belong to the run."""
+    constants = asdict(PRESETS[name])
+    return Arm(name, changes={key: value for key, value in constants.items() if key not in ("budget", "chunk_frames")})
+
+
+def _rate(k: float) -> Arm:
+    """Forgetting rate k in shallow layers, and in middle ones falling from k by the same share as in the paper."""
+    _, fall = PRESETS["paper"].middle_rate
+    return Arm(f"k = {k:g}", changes={"shallow_rate": k, "middle_rate": (k, fall * k / PRESETS["paper"].shallow_rate)})
+
+
+def _recency(start: float, fall: float) -> Arm:
+    """Weight of recency from the first middle layer to behind the last one (omega of eq. 3)."""
+    return Arm(f"{start:g} to {start - fall:g}", changes={"middle_recency": (start, fall)})
+
+
+SWEEPS: dict[str, tuple[Arm, ...]] = {
+    "guidance": tuple(Arm(source, changes={"guidance": source}) for source in ("forward", "embedding")),
+    "preset": tuple(_preset(name) for name in PRESETS),
+    "smoothing": tuple(Arm(mode, changes={"smoothing_mode": mode}) for mode in ("cascade", "raw", "off")),
+    "summary": (
+        Arm("on", changes={"summary": True, "protect_summary": False}),
+        Arm("protected", changes={"summary": True, "protect_summary": True}),
+        Arm("off", changes={"summary": False}),
+    ),
+    "reindex": tuple(Arm(when, changes={"reindex": when}) for when in ("lazy", "eager")),
+    "rate": tuple(_rate(k) for k in (20.0, 5.0, 10.0, 40.0)),
+    "recency": (_recency(0.75, 0.6), _recency(0.0, 0.0), _recency(0.5, 0.4), _recency(1.0, 0.9), _recency(1.0, 0.0)),
+}
+"""What `--sweep` knows; every arm is compared with the first."""

@@ -1,0 +1,59 @@
+"""The HERMES policy: each layer remembers by its role in the hierarchy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from hermes.cache import SUMMARY_ORIGIN
+from hermes.compaction import KeepPlan
+from hermes.config import Role
+from hermes.policies.base import Guidance, MemoryView, Policy, top
+from hermes.scoring import raw_score, smooth
+
+
+@dataclass(frozen=True)
+class Hermes(Policy):
+    """HERMES (arXiv 2601.14724): recency in shallow layers, attention in deep ones, both in between, smoothed across
+    depth; deep layers fold what they drop into a summary token."""
+
+    def guidance(self, layers: int) -> tuple[Guidance | None, ...]:
+        by_role = {Role.SHALLOW: Guidance.LOCAL, Role.MIDDLE: Guidance.MIXED, Role.DEEP: Guidance.GLOBAL}
+        return tuple(
+            by_role[role] if self.config.recency_weight(layer, layers) < 1 else None
+            for layer, role in enumerate(self.config.roles(layers))
+        )
+
+    def plan(self, view: MemoryView) -> KeepPlan:
+        scores = self.scores(view)
+        if self.config.protect_summary:
+            scores = [_shielded(score, place) for score, place in zip(scores, view.places, strict=True)]
+        roles = self.config.roles(len(scores))
+        folds = tuple(self.config.summary and role is Role.DEEP for role in roles)
+        budgets = [self.config.budget - 1 if fold else self.config.budget for fold in folds]
+        keep = tuple(top(score, budget, view.prefix) for score, budget in zip(scores, budgets, strict=True))
+        return KeepPlan(keep, folds)
+
+    def scores(self, view: MemoryView) -> list[Tensor]:
+        """Smoothed importance of every visual token, per layer (visual tokens,), float32."""
+        return smooth(self.raw_scores(view), self.config)
+
+    def raw_scores(self, view: MemoryView) -> list[Tensor]:
+        """Importance before smoothing, per layer (visual tokens,), float32 (equations 1, 2 and 4)."""
+        layers = len(view.places)
+        return [
+            raw_score(
+                attention,
+                place.shape[1],
+                self.config.recency_weight(layer, layers),
+                self.config.forgetting_rate(layer, layers),
+                place.device,
+            )
+            for layer, (attention, place) in enumerate(zip(view.attention, view.places, strict=True))
+        ]
+
+
+def _shielded(score: Tensor, place: Tensor) -> Tensor:
+    """The score with earlier summary tokens above everything else."""
+    return score.masked_fill(place[0] == SUMMARY_ORIGIN, float("inf"))

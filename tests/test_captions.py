@@ -1,0 +1,94 @@
+"""Captions that are interrupted and gone on with: real processes that are killed."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.sessions import SessionStore
+from tests.test_recall import MEMORY, start, wait_for
+from tests.test_recall import film as film  # noqa: PLC0414 - fixtures
+from tests.test_recall import run as run  # noqa: PLC0414
+
+EVERY = ("--every", "1s", "--question", "What is on screen now?")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "flags"), [("srt", ()), ("vtt", ("--until-change",)), ("jsonl", ()), ("txt", ("--until-change",))]
+)
+def test_killed_captions_go_on_as_if_nothing_had_been(
+    run: Any, film: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, flags: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("HERMES_STATE_DIR", str(tmp_path / "whole"))
+    whole, file = tmp_path / f"whole.{suffix}", tmp_path / f"film.{suffix}"
+    assert run("caption", film, *MEMORY, *EVERY, *flags, "-o", whole)[0] == 0
+    expected = whole.read_bytes()
+    killed = tmp_path / "killed"
+    monkeypatch.setenv("HERMES_STATE_DIR", str(killed))
+    process = start("caption", film, *MEMORY, *EVERY, *flags, "-o", file, "--speed", "6")
+    store = SessionStore(killed)
+    wait_for(lambda: any(session.checkpoints for session in store.sessions()) and file.stat().st_size * 2 > len(expected))
+    process.kill()
+    process.communicate()
+    left = file.read_bytes()
+    assert process.returncode == -signal.SIGKILL
+    assert expected.startswith(left)
+    assert left != expected
+    for number, cut in enumerate((0, 7, len(left) // 2, len(left) - 3)):  # as if the disk had lost that
+        state = tmp_path / f"state {number}"
+        shutil.copytree(killed, state, ignore=shutil.ignore_patterns("live.sock"))
+        monkeypatch.setenv("HERMES_STATE_DIR", str(state))
+        file.write_bytes(left[: len(left) - cut])
+        assert run("caption", film, "-c", "-o", file)[0] == 0
+        assert (cut, file.read_bytes()) == (cut, expected)
+    assert run("caption", film, "-c", *EVERY, "-o", file, "--fast")[0] == 0  # there is nothing left to do
+    assert file.read_bytes() == expected
+
+
+def test_what_was_interrupted_twice(run: Any, film: Path, tmp_path: Path) -> None:
+    whole, file, store = tmp_path / "whole.srt", tmp_path / "film.srt", SessionStore()
+    assert run("caption", film, *MEMORY, *EVERY, "-o", whole, "--no-save")[0] == 0
+    assert store.sessions() == []
+
+    def longer(length: int) -> bool:
+        return file.exists() and file.stat().st_size > length
+
+    for flags in ((*MEMORY, *EVERY), ("-c",)):
+        length = file.stat().st_size if file.exists() else 0
+        process = start("caption", film, *flags, "-o", file, "--speed", "6")
+        wait_for(partial(longer, length + 150))
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert process.returncode == 130
+    assert run("caption", film, "-c", "-o", file)[0] == 0
+    assert (file.read_bytes(), len(store.sessions())) == (whole.read_bytes(), 1)
+
+
+def test_what_cannot_be_gone_on_with_is_refused_and_left_alone(run: Any, film: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "film.srt", tmp_path / "other.srt"
+
+    def refused(*arguments: str | Path) -> str:
+        before = file.read_bytes() if file.exists() else None
+        code, out, told = run("caption", *arguments)
+        assert (code, out, file.read_bytes() if file.exists() else None) == (2, "", before)
+        return str(told)
+
+    assert "no session has captions" in refused(film, "-c", "-o", file)
+    assert run("caption", film, *MEMORY, "--every", "5s", "-o", file)[0] == 0
+    assert "there already" in refused(film, *MEMORY, "-o", file)
+    assert "no session has captions" in refused(film, "-c", "-o", other)
+    assert "another --every" in refused(film, "-c", "-o", file, "--every", "2s")
+    assert "another --until-change" in refused(film, "-c", "-o", file, "--until-change")
+    assert "--fps cannot be changed" in refused(film, "-c", "-o", file, "--fps", "2")
+    assert "--force" in refused(film, "-c", "-o", file, "--force")
+    with SessionStore().reopen(SessionStore().latest()):
+        assert "by another process" in refused(film, "-c", "-o", file)
+    file.write_text(file.read_text().replace("1\n", "one\n", 1))
+    assert "is not as session" in refused(film, "-c", "-o", file)
+    file.unlink()
+    assert "cannot be read" in refused(film, "-c", "-o", file)

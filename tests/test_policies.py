@@ -1,0 +1,221 @@
+"""Memory policies: what all of them promise, and each rule against a plain computation of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from hermes.cache import Origin
+from hermes.config import MemoryConfig
+from hermes.engine import StreamEngine
+from hermes.guidance import prompt_ids
+from hermes.models import VideoModel
+from hermes.policies import POLICIES, Guidance, MemoryView, make_policy
+from tests.conftest import noise_frames
+
+PREFIX = 5
+HEADS, HEAD_DIM = 2, 4
+
+
+def place_of(sizes: dict[int, int]) -> Tensor:
+    """Places of frames with so many tokens each, in rows of two."""
+    origins = [Origin.grid([frame], (size + 1) // 2, 2).place[:, :size] for frame, size in sizes.items()]
+    return torch.cat(origins, dim=1)
+
+
+def view_of(places: Sequence[Tensor], wanted: Sequence[Guidance | None], seed: int = 0) -> MemoryView:
+    """Random attention where it is wanted, random keys and values."""
+    random = torch.Generator().manual_seed(seed)
+    attention = [
+        torch.rand(place.shape[1], generator=random) if guidance else None
+        for place, guidance in zip(places, wanted, strict=True)
+    ]
+    keys, values = ([torch.randn(HEADS, place.shape[1], HEAD_DIM, generator=random) for place in places] for _ in range(2))
+    return MemoryView(PREFIX, attention, places, keys.__getitem__, values.__getitem__)
+
+
+def kept_by(policy: str, budget: int, view: MemoryView, layer: int = 0) -> list[int]:
+    """Visual tokens that stay, counted from 0 behind the prefix."""
+    keep = make_policy(policy, MemoryConfig(budget=budget)).plan(view).keep[layer].tolist()
+    assert keep[:PREFIX] == list(range(PREFIX))
+    return [index - PREFIX for index in keep[PREFIX:]]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_plan_keeps_the_prefix_and_no_more_than_the_budget(name: str, data: st.DataObject) -> None:
+    layers = data.draw(st.integers(1, 5))
+    frames = st.dictionaries(st.integers(0, 99), st.integers(1, 9), min_size=1, max_size=12)
+    places = [place_of(dict(sorted(data.draw(frames).items()))) for _ in range(layers)]
+    policy = make_policy(name, MemoryConfig(budget=data.draw(st.integers(2, 60))))
+    plan = policy.plan(view_of(places, policy.guidance(layers)))
+    for place, keep, fold in zip(places, plan.keep, plan.summarise, strict=True):
+        length = PREFIX + place.shape[1]
+        assert keep.dtype == torch.int64
+        assert keep.tolist() == sorted(set(keep.tolist()))
+        assert keep[:PREFIX].tolist() == list(range(PREFIX))
+        assert keep[-1] < length
+        visual = len(keep) - PREFIX + fold
+        if not policy.bounded:
+            assert len(keep) == length
+        elif name == "recent":
+            assert 1 <= visual <= policy.config.budget
+        else:  # all others fill the budget
+            assert visual == min(policy.config.budget, place.shape[1] + fold)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_stream_of_any_length_stays_within_the_budget(name: str, model: VideoModel) -> None:
+    config = MemoryConfig(budget=31, chunk_frames=4, position_room=128, history_tokens=16)
+    engine = StreamEngine(model, config, make_policy(name, config))
+    for frame in noise_frames(40):
+        engine.push(frame)
+    assert (max(engine.visual_tokens) <= config.budget) == engine.policy.bounded
+
+
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    budget=st.integers(2, 40),
+)
+@settings(max_examples=60, deadline=None)
+def test_recent_keeps_as_many_whole_newest_frames_as_fit(sizes: list[int], budget: int) -> None:
+    numbered = {3 * index: size for index, size in enumerate(sizes)}
+    kept = kept_by("recent", budget, view_of([place_of(numbered)], [None]))
+    total = sum(sizes)
+    fitting = [total - sum(sizes[start:]) for start in range(len(sizes)) if sum(sizes[start:]) <= budget]
+    if fitting:
+        assert kept == list(range(fitting[0], total))
+    else:
+        newest = range(total - sizes[-1], total)
+        assert len(kept) == budget
+        assert set(kept) <= set(newest)
+
+
+def stream(frames: int, tokens: int, budget: int, chunk: int, step: int = 1, first: int = 0) -> Iterator[tuple[int, Tensor]]:
+    """Each newest frame with what `uniform` holds then; what it has dropped is gone."""
+    held = torch.empty(3, 0, dtype=torch.int32)
+    numbers = range(first, first + frames * step, step)
+    for start in range(0, frames, chunk):
+        held = torch.cat((held, place_of(dict.fromkeys(numbers[start : start + chunk], tokens))), dim=1)
+        if held.shape[1] > budget:
+            held = held[:, kept_by("uniform", budget, view_of([held], [None]))]
+        yield numbers[min(start + chunk, frames) - 1], held
+
+
+def whole(held: Tensor, tokens: int) -> list[int]:
+    """Frames of which all tokens are there."""
+    counts = Counter(held[0].tolist())
+    return sorted(frame for frame, count in counts.items() if count == tokens)
+
+
+@pytest.mark.parametrize(("step", "first"), [(1, 0), (2, 0), (2, 1), (3, 7)])
+@pytest.mark.parametrize("chunk", [1, 4, 7])
+def test_uniform_never_lets_one_gap_be_more_than_twice_another(chunk: int, step: int, first: int) -> None:
+    tokens, budget = 3, 35  # eleven whole frames and two tokens of another
+    for newest, held in stream(3000, tokens, budget, chunk, step, first):
+        frames = whole(held, tokens)
+        if held.shape[1] < budget:
+            continue
+        *gaps, last = [later - earlier for earlier, later in pairwise(frames)]
+        assert held.shape[1] == budget
+        assert len(frames) == 11
+        assert (frames[0], frames[-1]) == (first, newest)
+        assert max(gaps) <= 2 * min(gaps)
+        assert last <= 2 * min(gaps)
+        assert gaps == sorted(gaps, reverse=True)
+
+
+@pytest.mark.parametrize("frames", [12, 57, 400, 1001])
+def test_uniform_keeps_the_same_however_the_frames_came(frames: int) -> None:
+    by_chunk = [whole(list(stream(frames, 3, 35, chunk))[-1][1], 3) for chunk in (1, 5, 16, frames)]
+    level = {number: math.inf if number == 0 else (number & -number) for number in range(frames)}
+    ranked = sorted(range(frames - 1), key=lambda number: (-level[number], -number))
+    assert by_chunk == [sorted([*ranked[:10], frames - 1])] * 4
+
+
+def test_uniform_thins_frames_that_are_too_large_evenly() -> None:
+    sizes = dict.fromkeys(range(8), 100)
+    kept = kept_by("uniform", 40, view_of([place_of(sizes)], [None]))
+    within = [5, 15, 25, 35, 45, 55, 65, 75, 85, 95]
+    assert kept == [100 * frame + slot for frame in (0, 4, 6, 7) for slot in within]
+
+
+@pytest.mark.parametrize(("name", "stand_in", "folded"), [("attention", "global", 0), ("streammem", "chat", 1)])
+def test_attention_alone_ranks_every_layer(name: str, stand_in: str, folded: int) -> None:
+    policy = make_policy(name, MemoryConfig(budget=6))
+    wanted = policy.guidance(4)
+    assert wanted == (Guidance(stand_in),) * 4
+    view = view_of([place_of({0: 9, 1: 8})] * 4, wanted)
+    plan = policy.plan(view)
+    assert plan.summarise == (bool(folded),) * 4
+    for attention, keep in zip(view.attention, plan.keep, strict=True):
+        assert attention is not None
+        best = sorted(range(17), key=lambda token: -attention[token])[: 6 - folded]
+        assert keep.tolist() == [*range(PREFIX), *sorted(PREFIX + token for token in best)]
+
+
+def test_without_summaries_streammem_drops_for_good() -> None:
+    policy = make_policy("streammem", MemoryConfig(budget=6, summary=False))
+    plan = policy.plan(view_of([place_of({0: 9})], policy.guidance(1)))
+    assert (len(plan.keep[0]), plan.summarise) == (PREFIX + 6, (False,))
+
+
+def test_the_chat_template_itself_is_a_guidance_prompt(model: VideoModel) -> None:
+    asked = model.prompt("template").question_ids("why?")
+    ids = prompt_ids(model, Guidance.CHAT, "Question: why? Answer: so")
+    question = model.tokenize("why?")
+    start = next(at for at in range(len(asked)) if asked[at : at + len(question)] == question)
+    assert ids == asked[:start] + asked[start + len(question) :]
+    assert ids
+
+
+def cosine(left: Tensor, right: Tensor) -> float:
+    dot = sum(a * b for a, b in zip(left.tolist(), right.tolist(), strict=True))
+    return dot / math.sqrt(sum(a * a for a in left.tolist()) * sum(b * b for b in right.tolist()))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("budget", "recent_frames"), [(20, [19]), (40, [19]), (56, [18, 19])])
+@pytest.mark.parametrize("seed", range(3))
+def test_infinipot_drops_what_recent_frames_repeat_then_small_values(
+    budget: int, recent_frames: list[int], seed: int
+) -> None:
+    place = place_of({**dict.fromkeys(range(20), 4), 3: 6, 19: 3})  # one has a row, and one a token, that recent ones lack
+    view = view_of([place], [None], seed)
+    keys, values = view.raw_keys(0), view.values(0)
+    tokens = range(place.shape[1])
+    recent = [token for token in tokens if place[0, token] in recent_frames]
+    redundancy = {}
+    for token in tokens:
+        same = [other for other in recent if place[1:, other].equal(place[1:, token])]
+        likeness = [cosine(keys[head, token], keys[head, other]) for other in same for head in range(HEADS)]
+        redundancy[token] = sum(likeness) / max(len(likeness), 1)
+    older = sorted((token for token in tokens if token not in recent), key=lambda token: redundancy[token])
+    by_time = [*recent, *older][: budget // 2]
+    norm = {token: sum(values[head, token].norm().item() for head in range(HEADS)) for token in tokens}
+    rest = sorted((token for token in tokens if token not in by_time), key=lambda token: -norm[token])
+    expected = sorted([*by_time, *rest[: budget - len(by_time)]])
+    assert kept_by("infinipot", budget, view) == expected
+
+
+@pytest.mark.parametrize("reindex", ["lazy", "eager"])
+def test_a_view_gives_keys_as_they_are_without_their_positions(model: VideoModel, reindex: str) -> None:
+    config = MemoryConfig.preset("paper", budget=31, chunk_frames=4, position_room=128, history_tokens=16, reindex=reindex)
+    engine = StreamEngine(model, config, make_policy("recent", config))
+    for frame in noise_frames(1) * 12:
+        engine.push(replace(frame, time_s=float(engine.frames_seen)))
+    view = MemoryView.of(engine.cache, engine.prefix, [None] * model.layers, model.cos_sin)
+    keys, tokens = view.raw_keys(0), view.visual[0] // 3  # three equal frames; in layer 0 nothing else tells them apart
+    assert keys.shape[1] == view.values(0).shape[1] == 27
+    torch.testing.assert_close(keys[:, :tokens], keys[:, -tokens:], atol=1e-4, rtol=0)
+    rotated = engine.cache.layers[0].keys[0, :, engine.prefix : engine.cache.layers[0].length]
+    assert not torch.allclose(rotated[:, :tokens], rotated[:, -tokens:], atol=1e-2)
