@@ -1,4 +1,4 @@
-"""Carrying out a keep plan: gather what stays, fold what a deep layer drops into a summary token, renumber positions.
+"""Carrying out a keep plan: gather what stays, fold what a deep layer drops into summary tokens, renumber positions.
 
 The only writer of kept keys. Works alike for one position axis (plain rotary embedding) and three (M-RoPE).
 """
@@ -24,16 +24,18 @@ class KeepPlan:
 
     Attributes:
         keep: per layer, cache indices to keep, ascending, prefix included, int64.
-        summarise: per layer, whether the dropped tokens are folded into one summary token.
+        summaries: per layer, how many summary tokens the dropped ones are folded into, each those of another stretch.
+        weighted: whether a slot that stands for several tokens counts as often among those that are folded.
     """
 
     keep: tuple[Tensor, ...]
-    summarise: tuple[bool, ...]
+    summaries: tuple[int, ...]
+    weighted: bool = False
 
     @classmethod
     def everything(cls, lengths: Sequence[int]) -> KeepPlan:
         """Drop nothing; with re-indexing this only renumbers."""
-        return cls(tuple(torch.arange(length) for length in lengths), (False,) * len(lengths))
+        return cls(tuple(torch.arange(length) for length in lengths), (0,) * len(lengths))
 
 
 def compact(cache: SlabCache, plan: KeepPlan, prefix: int, reindex: bool, cos_sin: CosSin) -> None:
@@ -47,9 +49,17 @@ def compact(cache: SlabCache, plan: KeepPlan, prefix: int, reindex: bool, cos_si
         cos_sin: the model's rotary embedding.
     """
     fill_raw_keys(cache, cos_sin)
-    for run in cache.runs([len(keep) for keep in plan.keep], plan.summarise):
+    for run in cache.runs([len(keep) for keep in plan.keep], plan.summaries):
         keep = torch.stack(plan.keep[run.span]).to(run.slab.device)
-        _compact_run(run, keep, plan.summarise[run.first], prefix, reindex, cos_sin)
+        dropped = run.length - keep.shape[1]
+        summaries = min(plan.summaries[run.first], dropped)
+        summary = _fold(run, keep, summaries, plan.weighted) if summaries else None
+        if dropped:
+            _gather(run, keep)
+        if reindex:
+            _renumber(run, prefix, cos_sin)
+        if summary:
+            _append(run, summary, cos_sin)
     home = cache.layers[-1].device
     tops = [run.slab.positions[run.rows, :, : run.length].amax(dim=2).to(home) for run in cache.runs()]  # (layers, axes)
     for layer, top in zip(cache.layers, torch.cat(tops).tolist(), strict=True):
@@ -69,17 +79,6 @@ def fill_raw_keys(cache: SlabCache, cos_sin: CosSin) -> None:
             layer.raw_length = run.length
 
 
-def _compact_run(run: Run, keep: Tensor, summarise: bool, prefix: int, reindex: bool, cos_sin: CosSin) -> None:
-    """Compact the layers of a run; `keep` is (layers, kept)."""
-    summary = _fold(run, keep) if summarise and keep.shape[1] < run.length else None
-    if keep.shape[1] < run.length:
-        _gather(run, keep)
-    if reindex:
-        _renumber(run, prefix, cos_sin)
-    if summary is not None:
-        _append(run, summary, cos_sin)
-
-
 def _angles(positions: Tensor, cos_sin: CosSin) -> tuple[Tensor, Tensor]:
     """cos and sin at (layers, axes, tokens) positions for keys (layers, kv_heads, tokens, head_dim)."""
     cos, sin = cos_sin(positions)
@@ -88,20 +87,39 @@ def _angles(positions: Tensor, cos_sin: CosSin) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class _Summary:
-    raw_key: Tensor  # (layers, kv_heads, 1, head_dim), float32
-    value: Tensor  # (layers, kv_heads, 1, head_dim), float32
-    count: Tensor  # (layers,)
+    """Summary tokens, so many in each layer."""
+
+    raw_key: Tensor  # (layers, kv_heads, summaries, head_dim), float32
+    value: Tensor  # (layers, kv_heads, summaries, head_dim), float32
+    count: Tensor  # (layers, summaries)
 
 
-def _fold(run: Run, keep: Tensor) -> _Summary:
-    """The mean of the dropped tokens. Rotating each to a common target and averaging is the same as averaging the
-    unrotated keys and rotating once, since rotation is linear."""
+def _fold(run: Run, keep: Tensor, summaries: int, weighted: bool) -> _Summary:
+    """The means of the dropped tokens, one for each of so many stretches of equal length.
+
+    Rotating each to a common target and averaging is the same as averaging the unrotated keys and rotating once, since
+    rotation is linear.
+    """
     kept = torch.zeros(len(keep), run.length, dtype=torch.int8, device=keep.device).scatter_(1, keep, 1)
     dropped = kept.argsort(dim=1, stable=True)[:, : run.length - keep.shape[1]]  # ascending; their number is known
-    raw_key, value = (
-        _taken(slab[run.rows], dropped).float().mean(dim=2, keepdim=True) for slab in (run.slab.raw_keys, run.slab.values)
+    parts = [_mean(run, stretch, weighted) for stretch in dropped.tensor_split(summaries, dim=1)]
+    return _Summary(
+        torch.cat([part.raw_key for part in parts], dim=2),
+        torch.cat([part.value for part in parts], dim=2),
+        torch.cat([part.count for part in parts], dim=1),
     )
-    return _Summary(raw_key, value, run.slab.count[run.rows].gather(1, dropped).sum(dim=1))
+
+
+def _mean(run: Run, slots: Tensor, weighted: bool) -> _Summary:
+    """One summary token out of (layers, folded) slots."""
+    counts = run.slab.count[run.rows].gather(1, slots)
+    weights = (counts if weighted else torch.ones_like(counts)).float()
+    shares = (weights / weights.sum(dim=1, keepdim=True))[:, None, :, None]
+    raw_key, value = (
+        (_taken(slab[run.rows], slots).float() * shares).sum(dim=2, keepdim=True)
+        for slab in (run.slab.raw_keys, run.slab.values)
+    )
+    return _Summary(raw_key, value, counts.sum(dim=1, keepdim=True))
 
 
 def _gather(run: Run, keep: Tensor) -> None:
@@ -150,14 +168,16 @@ def compact_positions(positions: Tensor, start: int) -> Tensor:
 
 
 def _append(run: Run, summary: _Summary, cos_sin: CosSin) -> None:
-    """The summary token, one position behind the last kept token on every axis."""
-    slab, rows, slot = run.slab, run.rows, run.length
-    slab.positions[rows, :, slot] = slab.positions[rows, :, :slot].amax(dim=(1, 2))[:, None] + 1
-    cos, sin = _angles(slab.positions[rows, :, slot : slot + 1], cos_sin)
-    slab.keys[rows, :, slot : slot + 1] = rotate(summary.raw_key, cos, sin).to(slab.keys.dtype)
-    slab.raw_keys[rows, :, slot : slot + 1] = summary.raw_key.to(slab.keys.dtype)
-    slab.values[rows, :, slot : slot + 1] = summary.value.to(slab.values.dtype)
-    slab.place[rows, :, slot] = SUMMARY_ORIGIN
-    slab.count[rows, slot] = summary.count.to(slab.count.dtype)
+    """The summary tokens, one position after another behind the last kept token, the same on every axis."""
+    slab, rows, slots = run.slab, run.rows, slice(run.length, run.length + summary.count.shape[1])
+    top = slab.positions[rows, :, : slots.start].amax(dim=(1, 2))  # (layers,)
+    steps = torch.arange(1, summary.count.shape[1] + 1, device=top.device)
+    slab.positions[rows, :, slots] = (top[:, None] + steps)[:, None]
+    cos, sin = _angles(slab.positions[rows, :, slots], cos_sin)
+    slab.keys[rows, :, slots] = rotate(summary.raw_key, cos, sin).to(slab.keys.dtype)
+    slab.raw_keys[rows, :, slots] = summary.raw_key.to(slab.keys.dtype)
+    slab.values[rows, :, slots] = summary.value.to(slab.values.dtype)
+    slab.place[rows, :, slots] = SUMMARY_ORIGIN
+    slab.count[rows, slots] = summary.count.to(slab.count.dtype)
     for layer in run.layers:
-        layer.length = layer.raw_length = slot + 1
+        layer.length = layer.raw_length = slots.stop

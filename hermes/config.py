@@ -54,7 +54,16 @@ class MemoryConfig:
         history_tokens: the longest part of the last question and answer that is woven into a guidance prompt.
         trigger_includes_prefix: compress when prefix + visual tokens exceed the budget (released code) instead of
             visual tokens alone.
-        summary: fold the dropped tokens of a deep layer into one summary token (algorithm 1).
+        smoothing_alignment: which score of the deeper layer a token's is blended with: that at the same cache `index`
+            (released code), although layers that have forgotten differently hold other tokens there, or that of the same
+            token by its `origin`; where the deeper layer has dropped it, the token keeps its own.
+        anchors: (shallow, middle, deep) share of a layer's budget that goes to one token each of frames that are spaced
+            evenly over everything seen so far, whatever their scores; of a frame the token that scores best.
+        layer_budgets: (shallow, middle, deep) weights of the layers' budgets, whose mean stays `budget` (paper appendix C).
+        summaries: summary tokens that a deep layer's dropped tokens are folded into at a compression, each those of another
+            stretch; 0 for none (algorithm 1 has one).
+        summary_weighting: what a summary is the mean of: `token`, each dropped slot alike (algorithm 1), or `count`, an
+            earlier summary token among them as often as it stands for others.
         protect_summary: never drop or re-fold an earlier summary token; the released code treats it as an ordinary one.
         chunk_positions: where a chunk stands in a family whose rows and columns count from the start of the video
             (Qwen2.5-VL): `continue` as in one forward over the whole video, `restart` behind everything so far on all three
@@ -80,7 +89,11 @@ class MemoryConfig:
     position_room: int = 512
     history_tokens: int = 128
     trigger_includes_prefix: bool = False
-    summary: bool = True
+    smoothing_alignment: Literal["index", "origin"] = "index"
+    anchors: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    layer_budgets: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    summaries: int = 1
+    summary_weighting: Literal["token", "count"] = "token"
     protect_summary: bool = False
     chunk_positions: Literal["continue", "restart"] = "continue"
     longest_gap_s: float = 120.0
@@ -91,6 +104,9 @@ class MemoryConfig:
         _require(self.chunk_frames >= 1, f"chunk of {self.chunk_frames} frames", "a chunk holds at least one frame")
         shares = 0 <= self.shallow_share and 0 <= self.deep_share and self.shallow_share + self.deep_share <= 1
         _require(shares, "the shares of shallow and deep layers must lie in [0, 1] together", "the paper uses 0.1 and 0.3")
+        _require(all(0 <= share <= 1 for share in self.anchors), f"anchors {self.anchors}", "each is a share, 0 to 1")
+        _require(min(self.layer_budgets) > 0, f"layer budgets {self.layer_budgets}", "each is a weight above 0")
+        _require(0 <= self.summaries < self.budget, f"{self.summaries} summary tokens", "0, or fewer than the budget")
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             _require(value in allowed, f"{name} {value!r} is unknown", f"choose one of: {', '.join(allowed)}")
@@ -117,12 +133,28 @@ class MemoryConfig:
 
     def smoothing_share(self, layer: int, layers: int) -> float:
         """lambda of eq. 5 by the role of the layer that is smoothed."""
-        shallow, middle, deep = self.smoothing
-        return {Role.SHALLOW: shallow, Role.MIDDLE: middle, Role.DEEP: deep}[self.roles(layers)[layer]]
+        return self._of_role(self.smoothing, layer, layers)
+
+    def anchor_share(self, layer: int, layers: int) -> float:
+        """Share of a layer's budget that goes to evenly spaced frames."""
+        return self._of_role(self.anchors, layer, layers)
+
+    def layer_budget(self, layer: int, layers: int) -> int:
+        """Visual tokens that a layer may keep, summary tokens included."""
+        mean = sum(self._of_role(self.layer_budgets, other, layers) for other in range(layers)) / layers
+        return max(self.summaries + 1, round(self.budget * self._of_role(self.layer_budgets, layer, layers) / mean))
+
+    def largest_budget(self, layers: int) -> int:
+        """Visual tokens that the layer with the largest budget may keep."""
+        return max(self.layer_budget(layer, layers) for layer in range(layers))
 
     def reindex_due(self, top_position: float, max_positions: int) -> bool:
         """Whether a compression renumbers: always when eager, within the margin of the limit when lazy (section 3.3)."""
         return self.reindex == "eager" or top_position > max_positions - self.reindex_margin
+
+    def _of_role(self, values: tuple[float, float, float], layer: int, layers: int) -> float:
+        """What holds for a layer of values for shallow, middle and deep ones."""
+        return dict(zip(Role, values, strict=True))[self.roles(layers)[layer]]
 
     def _by_role(self, layer: int, layers: int, shallow: float, middle: tuple[float, float], deep: float) -> float:
         shallow_end, deep_start = self.boundaries(layers)
@@ -180,6 +212,8 @@ def _require(condition: bool, message: str, hint: str) -> None:
 
 _CHOICES = {
     "smoothing_mode": ("cascade", "raw", "off"),
+    "smoothing_alignment": ("index", "origin"),
+    "summary_weighting": ("token", "count"),
     "guidance": ("forward", "embedding"),
     "reindex": ("lazy", "eager"),
     "chunk_positions": ("continue", "restart"),

@@ -330,7 +330,7 @@ class StreamEngine:
         Returns: the largest position before it renumbered, None where it did not.
         """
         if self.policy.bounded:
-            self.cache.grow(self.prefix + self.config.budget + len(chunk) + self._room)
+            self.cache.grow(self.prefix + self.config.largest_budget(self.model.layers) + len(chunk) + self._room)
         self._chunk_span = max(self._chunk_span, self._end(chunk) - self.cache.top_position)
         needed = self._chunk_span + self._gap + self._room
         if self._end(chunk) + needed <= self.model.max_positions:
@@ -363,7 +363,7 @@ class StreamEngine:
         """Refuse at the first frame what could only fail after hours: see `_make_room` for what is kept free."""
         height, width, _ = frame.rgb.shape
         chunk = self.model.chunk_size(self.config.chunk_frames, width, height)
-        kept = self.config.budget if self.policy.bounded else 0
+        kept = self.config.largest_budget(self.model.layers) if self.policy.bounded else 0
         needed = self.prefix + kept + 2 * chunk.positions + int(self._gap) + self._room
         if needed > self.model.max_positions:
             what = f"a budget of {kept} tokens and chunks of {chunk.tokens}" if kept else f"chunks of {chunk.tokens} tokens"

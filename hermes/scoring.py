@@ -89,26 +89,44 @@ def value_norm(values: Tensor) -> Tensor:
     return norms.mean(dim=0)
 
 
-def smooth(scores: Sequence[Tensor], config: MemoryConfig) -> list[Tensor]:
-    """Cross-layer smoothing (eq. 5): each layer's score blended with that of the next deeper layer, by cache index.
+def smooth(scores: Sequence[Tensor], config: MemoryConfig, places: Sequence[Tensor] = ()) -> list[Tensor]:
+    """Cross-layer smoothing (eq. 5): each layer's score blended with that of the next deeper layer.
 
     Args:
-        scores: per layer (tokens of that layer,), float32. A deeper layer of another length is resampled linearly first.
+        scores: per layer (tokens of that layer,), float32.
+        places: per layer (3, tokens), where tokens come from (`hermes.cache.Origin`); only for alignment by origin.
     """
     layers = len(scores)
     smoothed = list(scores)
     if config.smoothing_mode == "off":
         return smoothed
     for layer in range(layers - 2, -1, -1):
+        own = scores[layer]
         deeper = smoothed[layer + 1] if config.smoothing_mode == "cascade" else scores[layer + 1]
+        if config.smoothing_alignment == "origin":
+            aligned = _of_the_same_token(deeper.to(own.device), places[layer + 1].to(own.device), own, places[layer])
+        else:
+            aligned = _resample(deeper, len(own)).to(own.device)
         share = config.smoothing_share(layer, layers)
-        smoothed[layer] = (1 - share) * scores[layer] + share * _resample(deeper, len(scores[layer])).to(
-            scores[layer].device
-        )
+        smoothed[layer] = (1 - share) * own + share * aligned
     return smoothed
 
 
 def _resample(score: Tensor, length: int) -> Tensor:
+    """By cache index; a score of another length is interpolated linearly."""
     if len(score) == length:
         return score
     return F.interpolate(score[None, None], size=length, mode="linear", align_corners=False)[0, 0]
+
+
+def _of_the_same_token(deeper: Tensor, deeper_place: Tensor, own: Tensor, place: Tensor) -> Tensor:
+    """The deeper layer's score of each token of this layer, (tokens,); its own where the deeper layer does not hold it.
+
+    Summary tokens have no origin that would tell them apart: the newest of the deeper layer stands for all.
+    """
+    _, number = torch.unique(torch.cat((deeper_place, place), dim=1), dim=1, return_inverse=True)
+    theirs, ours = number[: len(deeper)], number[len(deeper) :]
+    known = torch.full((len(number),), torch.nan, device=own.device)
+    known[theirs] = deeper
+    found = known[ours]
+    return torch.where(found.isnan(), own, found)

@@ -51,7 +51,7 @@ KEEP = [0, 1, 2, 4, 5, 9, 12, 13, 22]
 @pytest.mark.parametrize("reindex", [False, True])
 def test_kept_keys_stand_at_their_new_positions(reindex: bool) -> None:
     cache, raw, values = filled(SCATTERED)
-    compact(cache, KeepPlan((torch.tensor(KEEP),), (False,)), PREFIX, reindex, angles)
+    compact(cache, KeepPlan((torch.tensor(KEEP),), (0,)), PREFIX, reindex, angles)
     layer = cache.layers[0]
     expected = list(range(len(KEEP))) if reindex else [SCATTERED[index] for index in KEEP]
     assert layer.positions[0, : layer.length].tolist() == expected
@@ -66,7 +66,7 @@ def test_kept_keys_stand_at_their_new_positions(reindex: bool) -> None:
 @pytest.mark.parametrize("reindex", [False, True])
 def test_dropped_tokens_fold_into_a_summary(reindex: bool) -> None:
     cache, raw, values = filled(SCATTERED)
-    compact(cache, KeepPlan((torch.tensor(KEEP),), (True,)), PREFIX, reindex, angles)
+    compact(cache, KeepPlan((torch.tensor(KEEP),), (1,)), PREFIX, reindex, angles)
     layer = cache.layers[0]
     dropped = [index for index in range(PREFIX + VISUAL) if index not in KEEP]
     target = len(KEEP) if reindex else SCATTERED[KEEP[-1]] + 1
@@ -81,17 +81,42 @@ def test_dropped_tokens_fold_into_a_summary(reindex: bool) -> None:
 
 def test_a_summary_counts_all_the_tokens_it_has_come_to_stand_for() -> None:
     cache, _, _ = filled(SCATTERED)
-    compact(cache, KeepPlan((torch.arange(10),), (True,)), PREFIX, False, angles)
-    compact(cache, KeepPlan((torch.arange(6),), (True,)), PREFIX, False, angles)
+    compact(cache, KeepPlan((torch.arange(10),), (1,)), PREFIX, False, angles)
+    compact(cache, KeepPlan((torch.arange(6),), (1,)), PREFIX, False, angles)
     layer = cache.layers[0]
     assert layer.count[:PREFIX].sum() == 0
     assert layer.count[: layer.length].sum() == VISUAL
 
 
+@pytest.mark.parametrize("reindex", [False, True])
+def test_each_stretch_of_what_is_dropped_folds_into_a_summary_of_its_own(reindex: bool) -> None:
+    cache, raw, values = filled(SCATTERED)
+    compact(cache, KeepPlan((torch.tensor(KEEP),), (4,)), PREFIX, reindex, angles)
+    layer = cache.layers[0]
+    dropped = [index for index in range(PREFIX + VISUAL) if index not in KEEP]  # 14 of them
+    first = len(KEEP) if reindex else SCATTERED[KEEP[-1]] + 1
+    stretches = [dropped[:4], dropped[4:8], dropped[8:11], dropped[11:]]
+    for number, stretch in enumerate(stretches):
+        slot = len(KEEP) + number
+        moved = turned(raw[:, stretch], torch.full((len(stretch),), first + number)).mean(dim=1)
+        torch.testing.assert_close(layer.keys[0, :, slot].double(), moved, atol=1e-5, rtol=0)
+        torch.testing.assert_close(layer.values[0, :, slot], values[:, stretch].mean(dim=1))
+        assert (layer.positions[0, slot], layer.count[slot]) == (first + number, len(stretch))
+    assert layer.length == len(KEEP) + 4
+
+
+def test_a_summary_may_weigh_as_much_as_it_stands_for() -> None:
+    cache, _, values = filled(SCATTERED)
+    compact(cache, KeepPlan((torch.arange(10),), (1,)), PREFIX, False, angles)  # 13 tokens become one
+    compact(cache, KeepPlan((torch.arange(6),), (1,), weighted=True), PREFIX, False, angles)  # 4 tokens and that one
+    layer = cache.layers[0]
+    torch.testing.assert_close(layer.values[0, :, layer.length - 1], values[:, 6:].mean(dim=1))
+
+
 def test_nothing_is_folded_when_nothing_is_dropped() -> None:
     cache, _, _ = filled(SCATTERED)
     before = cache.snapshot()
-    compact(cache, KeepPlan((torch.arange(PREFIX + VISUAL),), (True,)), PREFIX, False, angles)
+    compact(cache, KeepPlan((torch.arange(PREFIX + VISUAL),), (1,)), PREFIX, False, angles)
     for name in ("0.keys", "0.values", "0.positions", "0.place"):
         assert torch.equal(cache.snapshot()[name], before[name])
 
@@ -101,7 +126,7 @@ def test_16_bit_keys_do_not_drift_over_300_renumberings() -> None:
     layer = cache.layers[0]
     for _ in range(300):  # the oldest token goes, so every other one moves down by a position
         keep = torch.tensor([*range(PREFIX), *range(PREFIX + 1, layer.length)])
-        compact(cache, KeepPlan((keep,), (False,)), PREFIX, True, angles)
+        compact(cache, KeepPlan((keep,), (0,)), PREFIX, True, angles)
     survivors = raw[:, -20:]
     expected = turned(survivors, layer.positions[0, PREFIX : layer.length])
     error = (layer.keys[0, :, PREFIX : layer.length].double() - expected).norm() / expected.norm()

@@ -149,7 +149,8 @@ def test_a_sweep_compares_settings_that_differ_with_the_default(name: str) -> No
     settings = MemoryConfig(budget=64, chunk_frames=8)
     configs = [arm.config(settings) for arm in SWEEPS[name]]
     assert configs[0] == settings
-    assert len(set(configs)) == len(configs) == len({arm.name for arm in SWEEPS[name]})
+    told_apart = {(config, arm.remember) for config, arm in zip(configs, SWEEPS[name], strict=True)}
+    assert len(told_apart) == len(configs) == len({arm.name for arm in SWEEPS[name]})
     assert {(config.budget, config.chunk_frames) for config in configs} == {(64, 8)}
     for arm, config in zip(SWEEPS[name], configs, strict=True):
         make_policy(arm.policy, config)

@@ -278,7 +278,7 @@ class Forgetful(Fifo):
 
     def plan(self, view: MemoryView) -> KeepPlan:
         _, *others = super().plan(view).keep
-        return KeepPlan((torch.arange(view.prefix), *others), (False,) * len(view.places))
+        return KeepPlan((torch.arange(view.prefix), *others), (0,) * len(view.places))
 
 
 def test_a_layer_that_kept_nothing_has_no_moments(model: VideoModel) -> None:

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hermes.cache import Origin
+from hermes.cache import SUMMARY_ORIGIN, Origin
 from hermes.config import MemoryConfig
 from hermes.engine import StreamEngine
 from hermes.guidance import prompt_ids
 from hermes.models import VideoModel
-from hermes.policies import POLICIES, Guidance, MemoryView, make_policy
+from hermes.policies import POLICIES, Guidance, Hermes, MemoryView, make_policy
 from tests.conftest import noise_frames
 
 PREFIX = 5
@@ -59,7 +59,7 @@ def test_a_plan_keeps_the_prefix_and_no_more_than_the_budget(name: str, data: st
     places = [place_of(dict(sorted(data.draw(frames).items()))) for _ in range(layers)]
     policy = make_policy(name, MemoryConfig(budget=data.draw(st.integers(2, 60))))
     plan = policy.plan(view_of(places, policy.guidance(layers)))
-    for place, keep, fold in zip(places, plan.keep, plan.summarise, strict=True):
+    for place, keep, fold in zip(places, plan.keep, plan.summaries, strict=True):
         length = PREFIX + place.shape[1]
         assert keep.dtype == torch.int64
         assert keep.tolist() == sorted(set(keep.tolist()))
@@ -157,7 +157,7 @@ def test_attention_alone_ranks_every_layer(name: str, stand_in: str, folded: int
     assert wanted == (Guidance(stand_in),) * 4
     view = view_of([place_of({0: 9, 1: 8})] * 4, wanted)
     plan = policy.plan(view)
-    assert plan.summarise == (bool(folded),) * 4
+    assert plan.summaries == (folded,) * 4
     for attention, keep in zip(view.attention, plan.keep, strict=True):
         assert attention is not None
         best = sorted(range(17), key=lambda token: -attention[token])[: 6 - folded]
@@ -165,9 +165,9 @@ def test_attention_alone_ranks_every_layer(name: str, stand_in: str, folded: int
 
 
 def test_without_summaries_streammem_drops_for_good() -> None:
-    policy = make_policy("streammem", MemoryConfig(budget=6, summary=False))
+    policy = make_policy("streammem", MemoryConfig(budget=6, summaries=0))
     plan = policy.plan(view_of([place_of({0: 9})], policy.guidance(1)))
-    assert (len(plan.keep[0]), plan.summarise) == (PREFIX + 6, (False,))
+    assert (len(plan.keep[0]), plan.summaries) == (PREFIX + 6, (0,))
 
 
 def test_the_chat_template_itself_is_a_guidance_prompt(model: VideoModel) -> None:
@@ -219,3 +219,49 @@ def test_a_view_gives_keys_as_they_are_without_their_positions(model: VideoModel
     torch.testing.assert_close(keys[:, :tokens], keys[:, -tokens:], atol=1e-4, rtol=0)
     rotated = engine.cache.layers[0].keys[0, :, engine.prefix : engine.cache.layers[0].length]
     assert not torch.allclose(rotated[:, :tokens], rotated[:, -tokens:], atol=1e-2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_scores_are_smoothed_with_those_of_the_same_token(data: st.DataObject) -> None:
+    frames = st.dictionaries(st.integers(0, 9), st.integers(1, 5), min_size=1, max_size=6)
+    places = [place_of(dict(sorted(data.draw(frames).items()))) for _ in range(4)]
+    config = MemoryConfig(smoothing_alignment="origin")
+    policy = Hermes(config)
+    view = view_of(places, policy.guidance(4), data.draw(st.integers(0, 99)))
+    expected: list[dict[tuple[int, ...], float]] = []
+    for layer in reversed(range(4)):
+        raw = dict(zip(map(tuple, places[layer].T.tolist()), policy.raw_scores(view)[layer].tolist(), strict=True))
+        share = 0.0 if layer == 3 else config.smoothing_share(layer, 4)
+        deeper = expected[0] if expected else {}
+        expected.insert(0, {token: (1 - share) * own + share * deeper.get(token, own) for token, own in raw.items()})
+    for scores, wanted in zip(policy.scores(view), expected, strict=True):
+        assert scores.tolist() == pytest.approx(list(wanted.values()), abs=1e-6)
+
+
+def test_anchors_are_the_best_tokens_of_evenly_spaced_frames() -> None:
+    place = place_of(dict.fromkeys(range(17), 4))
+    place[0, 5] = SUMMARY_ORIGIN  # a summary token anchors nothing
+    policy = Hermes(MemoryConfig(budget=10, summaries=0, anchors=(0.0, 0.0, 0.5)))
+    view = view_of([place] * 4, policy.guidance(4))
+    score = policy.scores(view)[3]
+    keep = [index - PREFIX for index in policy.plan(view).keep[3].tolist()[PREFIX:]]
+    anchors = [max(range(4 * frame, 4 * frame + 4), key=lambda slot: score[slot]) for frame in (0, 16, 8, 12, 4)]
+    others = sorted(set(range(68)) - set(anchors), key=lambda slot: -score[slot])[:5]
+    assert sorted(keep) == sorted([*anchors, *others])
+
+
+def test_layer_budgets_share_out_the_same_memory() -> None:
+    config = MemoryConfig(budget=60, layer_budgets=(0.7, 1.0, 1.3))
+    budgets = [config.layer_budget(layer, 10) for layer in range(10)]  # 1 shallow, 6 middle, 3 deep
+    assert (budgets[1] / budgets[0], budgets[9] / budgets[1]) == (
+        pytest.approx(10 / 7, abs=0.05),
+        pytest.approx(1.3, abs=0.05),
+    )
+    assert sum(budgets) == pytest.approx(600, abs=5)
+    places = [place_of(dict.fromkeys(range(30), 4))] * 10
+    plan = Hermes(config).plan(view_of(places, Hermes(config).guidance(10)))
+    held = [len(keep) - PREFIX + folds for keep, folds in zip(plan.keep, plan.summaries, strict=True)]
+    assert held == budgets
+    assert Hermes(config).over_budget(PREFIX, [PREFIX + 60] * 10)  # more than shallow layers may keep
+    assert not Hermes(config).over_budget(PREFIX, [PREFIX + budget for budget in budgets])

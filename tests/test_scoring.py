@@ -60,7 +60,7 @@ def test_scores_follow_the_equations(preset: str, omega: object, rate: object) -
         count = 8 if layer >= 7 else 9
         best = sorted(range(tokens), key=lambda token: -smoothed[layer][token])[:count]
         assert keep.tolist() == [*range(5), *sorted(token + 5 for token in best)]
-    assert plan.summarise == (False,) * 7 + (True,) * 3
+    assert plan.summaries == (0,) * 7 + (1,) * 3
 
 
 def test_raw_smoothing_reads_the_unsmoothed_deeper_score_and_off_reads_none() -> None:

@@ -164,22 +164,24 @@ class _Clip:
 def _play(
     model: VideoModel, config: MemoryConfig, arm: Arm, clip: _Clip, prompt_style: str, journal: Journal
 ) -> Iterator[Sample]:
-    """A sample of every question, asked as soon as its frames have been seen; none colours another's memory."""
+    """A sample of every question, asked as soon as its frames have been seen."""
     constants = arm.config(config)
     engine = StreamEngine(model, constants, make_policy(arm.policy, constants), prompt_style)
+    names = {number: f"{clip.task.frames}/{clip.index}/{number}/{arm.name}" for number, _ in clip.questions}
+    done = {number: sample for number, name in names.items() if (sample := _restored(journal.done.get(name, {})))}
+    if arm.remember and len(done) < len(names):  # each answer depends on those before it
+        done = {}
     for number, question in clip.questions:
-        name = f"{clip.task.frames}/{clip.index}/{number}/{arm.name}"
-        sample = _restored(journal.done.get(name, {}))
-        if sample is None:
+        if number not in done:
             for frame in clip.frames[engine.frames_seen : question.frames_seen]:
                 engine.push(frame)
-            sample = _asked(engine, arm, clip, number, question)
-            journal.add({"id": name, **_record(sample)})
-        yield sample
+            done[number] = _asked(engine, arm, clip, number, question)
+            journal.add({"id": names[number], **_record(done[number])})
+        yield done[number]
 
 
 def _asked(engine: StreamEngine, arm: Arm, clip: _Clip, number: int, question: Question) -> Sample:
-    *_, answer = engine.ask(question.text, Sampling(max_new_tokens=64), remember=False)
+    *_, answer = engine.ask(question.text, Sampling(max_new_tokens=64), remember=arm.remember)
     assert isinstance(answer, Answer)
     ends = [min(end, question.frames_seen) for _, end in question.evidence]
     scene = question.evidence[0] if len(question.evidence) == 1 else None

@@ -18,11 +18,13 @@ class Arm:
         name: what results call it.
         policy: a key of `hermes.policies.POLICIES`.
         changes: fields of MemoryConfig that differ from the settings of the run.
+        remember: whether each question and its answer colour the guidance of later compressions (paper appendix B).
     """
 
     name: str
     policy: str = "hermes"
     changes: Mapping[str, Any] = field(default_factory=dict)
+    remember: bool = False
 
     def config(self, settings: MemoryConfig) -> MemoryConfig:
         """The constants of this arm in a run with these settings."""
@@ -53,15 +55,33 @@ def _recency(start: float, fall: float) -> Arm:
     return Arm(f"{start:g} to {start - fall:g}", changes={"middle_recency": (start, fall)})
 
 
+def _anchors(name: str, *shares: float) -> Arm:
+    return Arm(name, changes={"anchors": shares})
+
+
 SWEEPS: dict[str, tuple[Arm, ...]] = {
     "guidance": tuple(Arm(source, changes={"guidance": source}) for source in ("forward", "embedding")),
     "preset": tuple(_preset(name) for name in PRESETS),
     "smoothing": tuple(Arm(mode, changes={"smoothing_mode": mode}) for mode in ("cascade", "raw", "off")),
     "summary": (
-        Arm("on", changes={"summary": True, "protect_summary": False}),
-        Arm("protected", changes={"summary": True, "protect_summary": True}),
-        Arm("off", changes={"summary": False}),
+        Arm("one", changes={"summaries": 1, "protect_summary": False}),
+        Arm("protected", changes={"summaries": 1, "protect_summary": True}),
+        Arm("counted", changes={"summaries": 1, "summary_weighting": "count"}),
+        Arm("four", changes={"summaries": 4}),
+        Arm("none", changes={"summaries": 0}),
     ),
+    "alignment": tuple(Arm(how, changes={"smoothing_alignment": how}) for how in ("index", "origin")),
+    "anchors": (
+        _anchors("none", 0.0, 0.0, 0.0),
+        _anchors("deep", 0.0, 0.0, 0.5),
+        _anchors("middle and deep", 0.0, 0.5, 0.5),
+        *(_anchors(f"all, {share:g}", share, share, share) for share in (0.3, 0.5, 0.7)),
+    ),
+    "layer-budgets": tuple(
+        Arm("/".join(f"{weight:g}" for weight in weights), changes={"layer_budgets": weights})
+        for weights in ((1.0, 1.0, 1.0), (1.3, 1.0, 0.7), (0.7, 1.6, 0.7), (0.7, 1.0, 1.3))
+    ),
+    "history": (Arm("without"), Arm("with", remember=True)),
     "reindex": tuple(Arm(when, changes={"reindex": when}) for when in ("lazy", "eager")),
     "rate": tuple(_rate(k) for k in (20.0, 5.0, 10.0, 40.0)),
     "recency": (_recency(0.75, 0.6), _recency(0.0, 0.0), _recency(0.5, 0.4), _recency(1.0, 0.9), _recency(1.0, 0.0)),

@@ -16,20 +16,20 @@ class _ByAttention(Policy):
         """What is read in place of the question."""
 
     @property
-    def folds(self) -> bool:
-        """Whether dropped tokens become a summary token."""
-        return False
+    def summaries(self) -> int:
+        """Summary tokens that each layer's dropped tokens are folded into."""
+        return 0
 
     def guidance(self, layers: int) -> tuple[Guidance | None, ...]:
         return (self.stand_in,) * layers
 
     def plan(self, view: MemoryView) -> KeepPlan:
-        budget = self.config.budget - self.folds
+        budget = self.config.budget - self.summaries
         keep = []
         for attention in view.attention:
             assert attention is not None
             keep.append(top(attention, budget, view.prefix))
-        return KeepPlan(tuple(keep), (self.folds,) * len(keep))
+        return KeepPlan(tuple(keep), (self.summaries,) * len(keep), self.config.summary_weighting == "count")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StreamMem(_ByAttention):
     """An approximation of StreamMem (arXiv 2508.15717), from the paper's description: the attention of the chat template's
     own tokens, as a query that fits any question, ranks the tokens of every layer.
 
-    Dropped tokens are folded into one summary token a layer (with `MemoryConfig.summary`), where the paper merges each
+    Dropped tokens are folded into one summary token a layer (`MemoryConfig.summaries`), where the paper merges each
     frame's tokens into one of their own, weighted by attention. Left out: merging nearly equal frames before they are
     read, and stretching the positions (YaRN); positions are renumbered as in every policy here.
     """
@@ -53,5 +53,5 @@ class StreamMem(_ByAttention):
     stand_in = Guidance.CHAT
 
     @property
-    def folds(self) -> bool:
-        return self.config.summary
+    def summaries(self) -> int:
+        return self.config.summaries

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from hermes.cache import SUMMARY_ORIGIN
 from hermes.compaction import KeepPlan
 from hermes.config import Role
 from hermes.policies.base import Guidance, MemoryView, Policy, top
+from hermes.policies.whole_frames import coarse_first
 from hermes.scoring import raw_score, smooth
 
 
 @dataclass(frozen=True)
 class Hermes(Policy):
     """HERMES (arXiv 2601.14724): recency in shallow layers, attention in deep ones, both in between, smoothed across
-    depth; deep layers fold what they drop into a summary token."""
+    depth; deep layers fold what they drop into summary tokens."""
 
     def guidance(self, layers: int) -> tuple[Guidance | None, ...]:
         by_role = {Role.SHALLOW: Guidance.LOCAL, Role.MIDDLE: Guidance.MIXED, Role.DEEP: Guidance.GLOBAL}
@@ -29,15 +32,22 @@ class Hermes(Policy):
         scores = self.scores(view)
         if self.config.protect_summary:
             scores = [_shielded(score, place) for score, place in zip(scores, view.places, strict=True)]
-        roles = self.config.roles(len(scores))
-        folds = tuple(self.config.summary and role is Role.DEEP for role in roles)
-        budgets = [self.config.budget - 1 if fold else self.config.budget for fold in folds]
-        keep = tuple(top(score, budget, view.prefix) for score, budget in zip(scores, budgets, strict=True))
-        return KeepPlan(keep, folds)
+        layers = len(scores)
+        summaries = tuple(self.config.summaries if role is Role.DEEP else 0 for role in self.config.roles(layers))
+        keep = []
+        for layer, (score, place) in enumerate(zip(scores, view.places, strict=True)):
+            budget = self.config.layer_budget(layer, layers) - summaries[layer]
+            anchors = round(self.config.anchor_share(layer, layers) * budget)
+            keep.append(top(_anchored(score, place[0], anchors) if anchors else score, budget, view.prefix))
+        return KeepPlan(tuple(keep), summaries, self.config.summary_weighting == "count")
+
+    def over_budget(self, prefix: int, lengths: Sequence[int]) -> bool:
+        layers, uncounted = len(lengths), 0 if self.config.trigger_includes_prefix else prefix
+        return any(length - uncounted > self.config.layer_budget(layer, layers) for layer, length in enumerate(lengths))
 
     def scores(self, view: MemoryView) -> list[Tensor]:
         """Smoothed importance of every visual token, per layer (visual tokens,), float32."""
-        return smooth(self.raw_scores(view), self.config)
+        return smooth(self.raw_scores(view), self.config, view.places)
 
     def raw_scores(self, view: MemoryView) -> list[Tensor]:
         """Importance before smoothing, per layer (visual tokens,), float32 (equations 1, 2 and 4)."""
@@ -52,6 +62,20 @@ class Hermes(Policy):
             )
             for layer, (attention, place) in enumerate(zip(view.attention, view.places, strict=True))
         ]
+
+
+def _anchored(score: Tensor, frames: Tensor, count: int) -> Tensor:
+    """The score with so many anchors above everything else: the best token of each of as many frames, in the order of ever
+    finer grids over the stream (`hermes.policies.whole_frames.coarse_first`).
+
+    Args:
+        score, frames: (visual tokens,), the frame number of a summary token is negative.
+    """
+    numbers, of_frame = torch.unique(frames, return_inverse=True)
+    best = torch.full((len(numbers),), -torch.inf, device=score.device).scatter_reduce(0, of_frame, score, "amax")
+    chosen = coarse_first([number for number in numbers.tolist() if number >= 0])[:count]
+    wanted = torch.isin(frames, torch.tensor(chosen, device=frames.device, dtype=frames.dtype))
+    return score.masked_fill(wanted & (score == best[of_frame]), torch.inf)
 
 
 def _shielded(score: Tensor, place: Tensor) -> Tensor:

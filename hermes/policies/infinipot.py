@@ -27,7 +27,7 @@ class InfiniPotV(Policy):
 
     def plan(self, view: MemoryView) -> KeepPlan:
         keep = tuple(self._kept(view, layer) for layer in range(len(view.places)))
-        return KeepPlan(keep, (False,) * len(keep))
+        return KeepPlan(keep, (0,) * len(keep))
 
     def _kept(self, view: MemoryView, layer: int) -> Tensor:
         place, budget = view.places[layer], min(self.config.budget, view.visual[layer])

@@ -18,7 +18,7 @@ FEWEST_FRAMES = 4  # that share the budget of `Uniform` where fewer would fill i
 class _WholeFrames(Policy):
     def plan(self, view: MemoryView) -> KeepPlan:
         keep = tuple(behind_prefix(self._kept(place), view.prefix) for place in view.places)
-        return KeepPlan(keep, (False,) * len(keep))
+        return KeepPlan(keep, (0,) * len(keep))
 
     def _kept(self, place: Tensor) -> Tensor:
         """Visual tokens of a layer to keep, from their places."""

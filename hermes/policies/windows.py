@@ -18,7 +18,7 @@ class Fifo(Policy):
 
     def plan(self, view: MemoryView) -> KeepPlan:
         keep = tuple(top(torch.arange(visual), self.config.budget, view.prefix) for visual in view.visual)
-        return KeepPlan(keep, (False,) * len(keep))
+        return KeepPlan(keep, (0,) * len(keep))
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ def _settings(
         "prompt_style": options.prompt_style,
         "seed": seed,
         "choices": choices,
-        "sweep": {arm.name: {"policy": arm.policy, **arm.changes} for arm in arms},
+        "sweep": {arm.name: {"policy": arm.policy, "remember": arm.remember, **arm.changes} for arm in arms},
         **{f"memory.{name}": value for name, value in asdict(config).items()},
     }
 
