@@ -26,7 +26,7 @@ _MOST_BLOCKS = 32  # of slots, that one query reads side by side
 class StaticStep:
     """Reads a fixed number of text tokens into a cache whose layers share one slab.
 
-    Fewer tokens are filled up: those that fill stand behind the others in slots that are still free, so nobody sees them.
+    Fewer tokens are filled up with any others, which stand behind them in slots that are still free, so nobody sees them.
 
     Args:
         tokens: how many it takes.
@@ -54,9 +54,7 @@ class StaticStep:
         self._seen, self._watched = seen, watched
         device, hidden = self._slab.device, model.text_config.hidden_size
         self.embeds = torch.zeros(1, tokens, hidden, dtype=model.dtype, device=device)
-        self.marks = torch.zeros(
-            2 * len(cache.layers) + 1, device=device
-        )  # lengths, next positions, index of the last token
+        self.marks = torch.zeros(2 * len(cache.layers) + 1, device=device)  # lengths, next positions, last token
         self.output = torch.zeros(hidden, dtype=model.dtype, device=device)
         ends = [torch.tensor([0, end], dtype=torch.int32) for end in (tokens, extent)]
         self._fused = (upload(ends[0], device), upload(ends[1], device)) if fused else None
@@ -64,8 +62,7 @@ class StaticStep:
     def load(self, embeds: Tensor) -> None:
         """Take the tokens (at most `tokens`, hidden) that the next run reads behind what the layers hold now."""
         count = len(embeds)
-        self.embeds[0, :count].copy_(embeds)
-        self.embeds[0, count:].zero_()
+        self.embeds[0, :count].copy_(embeds)  # behind them stays what an earlier text has left there
         lengths = [float(layer.length) for layer in self._layers]
         positions = [layer.next_position for layer in self._layers]
         marks = torch.tensor([*lengths, *positions, float(count - 1)])
@@ -133,6 +130,7 @@ class _SlotAttention:
     ) -> None:
         self._slots, self._last, self._seen, self._watched, self._fused = slots, last, seen, watched, fused
         self._numbers = torch.arange(extent, device=slots.device)
+        self._used = (slots[:, -1:] + 1).int()  # (layers, 1)
         if self._watched or (self._fused is None and slots.shape[1] == 1):
             unseen = self._numbers > slots.index_select(1, last)  # (layers, extent), by the last token
             self._bias = torch.zeros(unseen.shape, device=slots.device).masked_fill_(unseen, float("-inf"))
@@ -143,7 +141,7 @@ class _SlotAttention:
         if alone or layer in self._watched:
             weights = self._weights(layer, query, key, scaling)
             if layer in self._watched:
-                self._seen[self._watched[layer], : weights.shape[2]] += weights.mean(dim=(0, 1))
+                self._seen[self._watched[layer], : weights.shape[2]].add_(weights.mean(dim=(0, 1)))
             if alone:
                 return _weighted(weights, value).view(query.shape).to(query.dtype)
         if self._fused is None:
@@ -170,24 +168,21 @@ class _SlotAttention:
     ) -> Tensor:
         """Causal and aligned to the last slot in use, whose number the kernel reads on the device."""
         queries, keys, values = (part[0].transpose(0, 1) for part in (query, key, value))  # (tokens, heads, head_dim)
-        used = (self._slots[layer, -1:] + 1).int()
         output: Tensor = _VARLEN(
             queries, keys, values, tokens, extent, len(queries), len(keys),
-            scale=scaling, window_size=(-1, 0), enable_gqa=True, seqused_k=used,
+            scale=scaling, window_size=(-1, 0), enable_gqa=True, seqused_k=self._used[layer],
         )  # fmt: skip
         return output.transpose(0, 1)[None]
 
 
 _VARLEN: Callable[..., Any] = varlen.varlen_attn
-_VARLEN_KNOWS = {"scale", "window_size", "enable_gqa", "seqused_k"} <= inspect.signature(
-    varlen.varlen_attn
-).parameters.keys()
+KERNEL_KNOWN = {"scale", "window_size", "enable_gqa", "seqused_k"} <= inspect.signature(varlen.varlen_attn).parameters.keys()
 
 
 def fused_attention_runs(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether torch brings a kernel that reads a part of a cache whose length stands on the device."""
     sixteen = dtype in (torch.float16, torch.bfloat16)
-    return _VARLEN_KNOWS and sixteen and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+    return KERNEL_KNOWN and sixteen and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _weighted(weights: Tensor, value: Tensor) -> Tensor:
