@@ -4,6 +4,8 @@ One tree: the command line turns any `HermesError` into one `error:` line, one `
 An `assert` is for our own invariants; everything else that a user can trigger raises from here.
 """
 
+import sys
+
 
 class HermesError(Exception):
     """Base of every error that is shown to a user.
@@ -49,3 +51,14 @@ class PartialError(HermesError):
     """The work ended early; everything written so far is good."""
 
     exit_code = 6
+
+
+def out_of_memory(error: BaseException) -> str | None:
+    """What could not be had, in a sentence or two, where the machine or an accelerator ran out of memory; None elsewhere."""
+    torch = sys.modules.get("torch")  # if it was never imported, it has not run out of memory
+    on_device = torch is not None and isinstance(error, torch.OutOfMemoryError)
+    on_cpu = isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error)
+    if not (on_device or on_cpu):
+        return None
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return ". ".join(line.split(". ")[:2])  # torch goes on with a paragraph about its allocator

@@ -56,14 +56,15 @@ def ask_saved(session: Session, question: str, at: str | None, nearest: bool, se
         nearest: ask that memory in any case, and do without the source.
 
     Raises:
-        UsageError: the time cannot be read, lies past the end or has no saved memory before it; the source is gone or has
-            changed.
+        UsageError: the time cannot be read, lies past the end, was skipped or has no saved memory before it; the source is
+            gone or has changed.
         SourceError: the source cannot be opened, or the session is damaged.
     """
     film = lost_film(session) if nearest else replayed_film(session, OR_NEAREST, settings.playing)
     moment_s = film.moment(at) if at is not None else session.last_s
     if moment_s is None:
         raise UsageError(f"session {session.info.id} has seen nothing yet", "give a time: --at 00:20")
+    film.check_seen(moment_s)
     nearest = nearest or not reaches(session, film, moment_s)
     if nearest and session.newest_checkpoint(moment_s) is None:
         raise UsageError(f"no memory of session {session.info.id} was saved before that moment", "give a later --at")

@@ -1,9 +1,8 @@
-"""The course of a run through its film: what was skipped, and which questions still colour the memory, out of its log."""
+"""The course of a run through its film: what its log says was skipped, and the film without that."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, fields
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.errors import UsageError
 from hermes.frames import Frame
-from hermes.sessions.travel import remembered, rewind
 from hermes.sources import Feed
 from hermes.timecode import format_time
 from hermes_cli.film import Film
@@ -19,7 +17,6 @@ from hermes_cli.player import HALF_MILLISECOND_S
 
 if TYPE_CHECKING:
     from hermes.engine import StreamEngine
-    from hermes.sessions import Remembered, Session
 
 Record = Mapping[str, Any]
 
@@ -41,20 +38,16 @@ class Skip:
 
 
 def seek_record(engine: StreamEngine, until_s: float) -> dict[str, Any]:
-    """The memory stays as it stands, and the film goes on at a moment. What was logged of later moments has not been."""
+    """The memory stays as it stands, and the film goes on at a moment (see `hermes.sessions.Log`)."""
     return {"type": _SEEK, "at": engine.now_s, "frames": engine.frames_seen, "until": until_s}
-
-
-def moved(log: Iterable[Record]) -> bool:
-    """Whether a session was not played in one go."""
-    return any(_is_seek(record) for record in log)
 
 
 def skips(log: Iterable[Record]) -> tuple[Skip, ...]:
     """What a session has skipped, in order."""
     found: tuple[Skip, ...] = ()
-    for record in filter(_is_seek, log):
-        found = skips_after(found, record)
+    for record in log:
+        if record.get("type") == _SEEK:
+            found = skips_after(found, record)
     return found
 
 
@@ -66,20 +59,12 @@ def skips_after(earlier: tuple[Skip, ...], record: Record) -> tuple[Skip, ...]:
     return (*kept, Skip(after_s, record["until"])) if is_gap else kept
 
 
-def rewound(engine: StreamEngine, session: Session, at_s: float) -> deque[Remembered]:
-    """As `hermes.sessions.rewind`, without the questions of stretches that the run has left again by going back."""
-    rewind(engine, session, at_s)
-    found: list[Remembered] = []
-    for record in session.log():
-        if _is_seek(record):
-            found = [question for question in found if question.frames <= record["frames"]]
-        found += remembered([record])
-    return deque(sorted((q for q in found if q.frames >= engine.frames_seen), key=lambda question: question.frames))
-
-
-def _is_seek(record: Record) -> bool:
-    numbers = (record.get("until"), record.get("frames"), record.get("at") or 0.0)
-    return record.get("type") == _SEEK and all(isinstance(number, int | float) for number in numbers)
+def check_seen(skips: Iterable[Skip], time_s: float) -> None:
+    """Raise `UsageError` for a moment that was skipped."""
+    for skip in skips:
+        if time_s in skip:
+            hint = "hermes ask with the video itself and --at plays it from its start"
+            raise UsageError(f"{format_time(time_s)} was not seen: {skip} was skipped", hint)
 
 
 @dataclass(frozen=True)
@@ -116,7 +101,4 @@ class CutFilm(Film):
 
     def check_seen(self, time_s: float) -> None:
         """Raise `UsageError` for a moment that was skipped."""
-        for skip in self.skips:
-            if time_s in skip:
-                hint = "/seek goes there; another hermes ask, with the video itself and --at, plays it from its start"
-                raise UsageError(f"{format_time(time_s)} was not seen: {skip} was skipped", hint)
+        check_seen(self.skips, time_s)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hermes.sessions import SessionInfo
 
 _SHOWN_MS = 5000
+_LEFT = "(left again: the video was moved back to before this)"
 _ARROW = re.compile("-{2,}>")
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>&#|~])|^(?=[-+=]|[0-9]+[.)])", re.MULTILINE)
 
@@ -47,14 +48,17 @@ class Cue:
 
 
 def cues(answers: Sequence[dict[str, Any]]) -> list[Cue]:
-    """The answers of a log in order of time. Those of one moment are shown together, so that none has no length."""
+    """The answers of a log in order of time. Those of one moment are shown together, so that none has no length.
+
+    One of a stretch that was left again by going back says so on a line of its own.
+    """
     starts = [max(0, round(record["at"] * 1000)) for record in answers]
     return [
         Cue(
             start,
             min([start + _SHOWN_MS, *starts[bisect_right(starts, start) :][:1]]),
             clean(record["question"]).strip(),
-            clean(record["answer"]).strip(),
+            clean(record["answer"]).strip() + (f"\n{_LEFT}" if record.get("left") else ""),
         )
         for start, record in zip(starts, answers, strict=True)
     ]

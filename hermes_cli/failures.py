@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import typer
 
-from hermes.errors import HermesError, ResourceError, UsageError
+from hermes.errors import HermesError, ResourceError, UsageError, out_of_memory
 from hermes_cli import INTERRUPTED
 from hermes_cli.terminal import ReaderGoneError, clean
 
@@ -57,10 +57,10 @@ def describe(error: BaseException) -> Failure:
             return Failure(UsageError.exit_code, *_misused(error))
         case OSError() if error.errno in _NO_SPACE:
             return Failure(ResourceError.exit_code, f"cannot write: {error.strerror}", "free some space, or write elsewhere")
-    if _out_of_memory(error):
+    if (lacking := out_of_memory(error)) is not None:
         return Failure(
             ResourceError.exit_code,
-            f"out of memory: {_exhausted(error)}",
+            f"out of memory: {_fullness(error)}{lacking}",
             "try --quant 4bit, then a smaller --budget or --chunk, then a smaller model (hermes models lists them)",
         )
     name = type(error).__name__
@@ -70,7 +70,7 @@ def describe(error: BaseException) -> Failure:
 
 def spares_memory(error: Exception) -> bool:
     """Whether the video seen so far can still be asked about after this error of a chunk or an answer."""
-    return isinstance(error, HermesError) or _out_of_memory(error)
+    return isinstance(error, HermesError) or out_of_memory(error) is not None
 
 
 def _misused(error: typer.TyperException) -> tuple[str, str]:
@@ -81,29 +81,23 @@ def _misused(error: typer.TyperException) -> tuple[str, str]:
     hint = f"see {command} --help"
     if message.lower().startswith("no such option"):
         hint += "; a name that starts with a dash is written ./-name, or comes after --"
+    elif message.startswith("Got unexpected extra argument") and command.endswith(" watch"):
+        hint += '; a time and its question go in one pair of quotes: --every "10s QUESTION", --ask "00:20 QUESTION"'
     return message[0].lower() + message[1:], hint
 
 
-def _out_of_memory(error: BaseException) -> bool:
-    torch = sys.modules.get("torch")  # if it was never imported, it has not run out of memory
-    on_device = torch is not None and isinstance(error, torch.OutOfMemoryError)
-    return on_device or isinstance(error, MemoryError) or "DefaultCPUAllocator: can't allocate memory" in str(error)
-
-
-def _exhausted(error: BaseException) -> str:
-    """What could not be had, and on a GPU how full that is."""
-    line = _first_line(error)
-    short = ". ".join(line.split(". ")[:2])  # torch goes on with a paragraph about its allocator
+def _fullness(error: BaseException) -> str:
+    """How full a GPU is that has run out of memory, to be put in front of what could not be had."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(error, torch.OutOfMemoryError) or not torch.cuda.is_initialized():
-        return short
-    named = re.search(r"\bGPU (\d+)", line)
+        return ""
+    named = re.search(r"\bGPU (\d+)", _first_line(error))
     device = f"cuda:{named[1] if named else torch.cuda.current_device()}"
     try:
         free, total = torch.cuda.mem_get_info(device)
     except RuntimeError:  # the device is in no state to be asked
-        return short
-    return f"{(total - free) / 2**30:.1f} of {total / 2**30:.1f} GiB on {device} are in use; {short}"
+        return ""
+    return f"{(total - free) / 2**30:.1f} of {total / 2**30:.1f} GiB on {device} are in use; "
 
 
 def _first_line(error: BaseException) -> str:

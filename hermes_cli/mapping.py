@@ -79,7 +79,7 @@ def _newest(session: Session, at: str | None) -> tuple[Checkpoint, Answered | No
 
 def _last_answer(session: Session, at_s: float) -> Answered | None:
     log = session.log()
-    about = [record for record in log.answers if record["at"] <= at_s]
+    about = [record for record in log.answers if record["at"] <= at_s and not record.get("left")]
     record = next((record for record in reversed(log.records) if record in about), None)
     evidence = tuple(Moment(**_as_moment(entry)) for entry in record.get("evidence") or ()) if record else ()
     return Answered(record["question"], float(record["at"]), evidence) if record and evidence else None

@@ -72,7 +72,18 @@ class Ended:
     """The film has been played to its end; questions about it may follow."""
 
 
-Event = Seen | Ended | ChunkEncoded | Asking | AnswerDelta | Answer | Warned | Pulse
+@dataclass(frozen=True)
+class Forgotten:
+    """No earlier question colours any more what the memory keeps.
+
+    Attributes:
+        frames: how many have been taken in.
+    """
+
+    frames: int
+
+
+Event = Seen | Ended | Forgotten | ChunkEncoded | Asking | AnswerDelta | Answer | Warned | Pulse
 
 
 def as_it_is(frame: Frame) -> Frame:
@@ -160,6 +171,13 @@ class Player:
                 yield from pieces
             if trouble := engine.runner.trouble():
                 yield Warned(trouble)
+
+    def forget(self) -> Generator[Event, None, None]:
+        """Let no earlier question colour what the memory keeps."""
+        with self.turn():
+            self._repeat_past()
+            self.engine.last_exchange = None
+            yield Forgotten(self.engine.frames_seen)
 
     def catch_up(self, until_s: float) -> ChunkEncoded | None:
         """Take the frames up to a moment into memory, at once and without a word; returns the last chunk of them.

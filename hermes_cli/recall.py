@@ -18,6 +18,7 @@ from hermes.sources import open_files, open_source
 from hermes.sources.base import Picture, Report, Source, SourceInfo
 from hermes.sources.opening import printable
 from hermes.timecode import format_time
+from hermes_cli.course import CutFilm, check_seen, skips
 from hermes_cli.film import Film, Pacing
 from hermes_cli.kept import read_settings
 from hermes_cli.knobs import given, written
@@ -61,7 +62,7 @@ def find_session(written: str | None, source: str | None = None) -> Session:
     return session
 
 
-def replayed_film(session: Session, hint: str = BRING_BACK, playing: PlayingOptions | None = None) -> Film:
+def replayed_film(session: Session, hint: str = BRING_BACK, playing: PlayingOptions | None = None) -> CutFilm:
     """What a session has seen: its recording, else its source. Without both there is nothing to play: see `reaches`.
 
     Args:
@@ -74,7 +75,7 @@ def replayed_film(session: Session, hint: str = BRING_BACK, playing: PlayingOpti
     """
     recording = _recording(session)
     if recording is not None:
-        return Film(recording, read_settings(session).fps, 0.0, math.inf)
+        return _cut(session, Film(recording, read_settings(session).fps, 0.0, math.inf))
     return recalled_film(session, hint, playing) if session.info.source.path else lost_film(session)
 
 
@@ -91,13 +92,18 @@ def reaches(session: Session, film: Film, at_s: float) -> bool:
     return True
 
 
+def _cut(session: Session, film: Film) -> CutFilm:
+    """What a session has skipped is no part of its film."""
+    return CutFilm.of(film, skips(session.log()))
+
+
 def _recording(session: Session) -> Recording | None:
     return find_recording(session.folder, session.info.source.name)
 
 
 def recalled_film(
     session: Session, hint: str = BRING_BACK, playing: PlayingOptions | None = None, written: str | None = None
-) -> Film:
+) -> CutFilm:
     """The source of a session, played as it was then, from any moment on.
 
     Args:
@@ -119,7 +125,7 @@ def recalled_film(
     except UsageError:
         opened.stop()
         raise
-    return Film(opened, kept.fps, kept.start_s, kept.end_s, pacing)
+    return _cut(session, Film(opened, kept.fps, kept.start_s, kept.end_s, pacing))
 
 
 class LostSource(Source):
@@ -137,10 +143,11 @@ class LostSource(Source):
         raise UsageError(f"{self.info.name} ends at {format_time(self.info.duration_s or 0.0)}", "give a time before that")
 
 
-def lost_film(session: Session) -> Film:
+def lost_film(session: Session) -> CutFilm:
     """What is left of a session's source when it is done without; raises `SourceError` where the session is damaged."""
     kept = read_settings(session)
-    return Film(LostSource(session.info.source.name, kept.duration_s), kept.fps, kept.start_s, kept.end_s)
+    lost = LostSource(session.info.source.name, kept.duration_s)
+    return _cut(session, Film(lost, kept.fps, kept.start_s, kept.end_s))
 
 
 def recalled_player(session: Session, film: Film, settings: Settings, screen: Screen) -> Player:
@@ -177,12 +184,14 @@ def continued_player(session: Session, film: Film, settings: Settings, screen: S
 
 
 def check_to_come(session: Session, questions: Iterable[TimedQuestion]) -> None:
-    """Raise `UsageError` for a question about a moment that a session has passed where it goes on."""
+    """Raise `UsageError` for a question about a moment that a session has skipped, or passed where it goes on."""
     checkpoint, recording = session.newest_checkpoint(math.inf), _recording(session)
     passed_s = -math.inf if checkpoint is None else checkpoint.time_s
     if recording is not None and recording.first <= (checkpoint.frames if checkpoint else 0):
         passed_s = max(passed_s, recording.frame_at(math.inf).time_s)
+    skipped = skips(session.log())
     for question in questions:
+        check_seen(skipped, question.time_s)
         if question.time_s < passed_s - HALF_MILLISECOND_S:
             time = format_time(question.time_s).removesuffix(".000").removeprefix("00:")
             raise UsageError(

@@ -11,7 +11,7 @@ from typing import Any
 from hermes import __version__
 from hermes.events import Answer, ChunkEncoded, Moment
 from hermes.timecode import format_time
-from hermes_cli.player import Asking, Player
+from hermes_cli.player import Asking, Forgotten, Player
 from hermes_cli.tally import Tally
 
 Record = dict[str, Any]
@@ -102,6 +102,11 @@ def logged_answer(asking: Asking, answered: Answer, remembered: bool = True) -> 
         "remembered": remembered and asking.remember,
         "created": _now(),
     }
+
+
+def forgotten(event: Forgotten) -> Record:
+    """In a session's log: from there on no earlier question has coloured the memory."""
+    return {"type": "clear", "frames": event.frames, "created": _now()}
 
 
 def stopped(player: Player) -> Record:

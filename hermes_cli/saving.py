@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hermes.errors import HermesError
 from hermes.events import Answer, ChunkEncoded
 from hermes_cli import records
-from hermes_cli.player import Asking, Ended, Event, Player
+from hermes_cli.player import Asking, Ended, Event, Forgotten, Player
 
 if TYPE_CHECKING:
     from hermes.engine import EngineState
@@ -65,6 +65,8 @@ class Saver:
                 self._asking = event
             case Answer() if self._asking:
                 self.log(records.logged_answer(self._asking, event))
+            case Forgotten():
+                self.log(records.forgotten(event))
 
     def take(self, frame: Frame) -> Frame:
         """Record a frame; returns it as the memory shall see it, so that it sees what can be read back."""

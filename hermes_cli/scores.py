@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes.evals.datasets import DATASETS
-from hermes.evals.statistics import Accuracy
 from hermes.evals.summary import RULES, Row, averages, score_rows
+from hermes_cli.shares import share_cell, share_counts
 from hermes_cli.terminal import json_line, write_out
 
 _HEADINGS = {"official": "Official rule", "right": "Our rule", "judged": "Judge"}
@@ -32,7 +32,7 @@ def write_scores(
                 "asked": row.asked,
                 "judge_score": row.judge_score,
             }
-            | {rule: _counts(accuracy) for rule, accuracy in row.accuracy.items()}
+            | {rule: share_counts(accuracy) for rule, accuracy in row.accuracy.items()}
             for row in rows
         ]
         means = [{"policy": a.policy, "average": a.name, **a.shares} for a in averages(rows)]
@@ -41,11 +41,6 @@ def write_scores(
         )
     else:
         write_out(_table(rows) + "\n" + _footnote(name, settings, records, counts))
-
-
-def _counts(result: Accuracy) -> dict[str, Any]:
-    low, high = result.interval
-    return {"right": result.right, "total": result.total, "accuracy": result.share, "low": low, "high": high}
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -57,7 +52,7 @@ def _table(rows: Sequence[Row]) -> str:
     blank = [""] if has_score else []
     for policy in dict.fromkeys(row.policy for row in rows):
         for row in (row for row in rows if row.policy == policy):
-            cells = [_percent(row.accuracy[rule]) if rule in row.accuracy else "" for rule in rules]
+            cells = [share_cell(row.accuracy[rule]) if rule in row.accuracy else "" for rule in rules]
             score = blank if row.judge_score is None else [f"{row.judge_score:.2f} of 5"]
             lines.append(_line([policy, row.group, row.task or "all questions alike", *cells, *score]))
         for average in (average for average in averages(rows) if average.policy == policy):
@@ -90,8 +85,3 @@ def _footnote(
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _percent(result: Accuracy) -> str:
-    low, high = result.interval
-    return f"{100 * result.share:.1f} % ({100 * low:.1f} to {100 * high:.1f}, n = {result.total})"

@@ -15,10 +15,10 @@ from hermes.live import LiveServer, Turnstile
 from hermes.sessions import Recorder, Session, SessionStore, SessionWriter, SourceIdentity
 from hermes.sessions.files import write_atomically
 from hermes.sessions.identity import INFO_FILE
-from hermes.sessions.travel import remembered
+from hermes.sessions.travel import recollect, rewind
 from hermes.timecode import Anchor, format_time, parse
 from hermes_cli import records
-from hermes_cli.course import CutFilm, Skip, moved, rewound, seek_record, skips
+from hermes_cli.course import Skip, skips
 from hermes_cli.failures import describe
 from hermes_cli.kept import kept_settings
 from hermes_cli.options import SavingOptions, Settings
@@ -51,9 +51,6 @@ class Host:
     A question about now takes its turn between two chunks. One about the past gets a memory of its own, made from the saved
     ones, while the film plays on.
 
-    Where a run has moved (`hermes_cli.steering`) the log says so. Other processes are told then that its source cannot be
-    played again, since they would play what was skipped: they ask the nearest saved memory and say so.
-
     Args:
         watched: what is watched.
         saving: how it is saved.
@@ -72,18 +69,14 @@ class Host:
         self.player, self.watched, self.saving, self.settings = watched.player, watched, saving, settings
         self._turnstile = turnstile
         self._changing = RLock()  # held while one session follows another
-        self._is_moved = False
 
     def begin(self, writer: SessionWriter) -> None:
         """Save what is watched from now on."""
-        self.session, self._is_moved = writer, False
+        self.session = writer
         self.player = replace(self.player, film=self.watched.player.film)
         self._saver = Saver(writer, _recorder(writer, self.player, self.saving), self.player, self.watched.screen.warn)
         self.watched.player = replace(self.watched.player, take=self._take)
         self.watched.saved = self._keep
-        if moved(writer.log()):  # a memory from before a stretch that was skipped may see it now
-            self.note_move(seek_record(self.player.engine, self.player.engine.now_s or 0.0))
-            self.player.past.clear()
         self._serving = ExitStack()
         self._serving.enter_context(_listening(LiveServer(writer.folder, self.answer, self._turnstile), self.watched.screen))
 
@@ -106,7 +99,7 @@ class Host:
             with player.turn():
                 player.engine.restore(state)
                 player.past.clear()
-                player.past.extend(item for item in remembered(writer.log()) if item.frames >= player.engine.frames_seen)
+                player.past.extend(recollect(player.engine, writer.log()))
             self.watched.player = player
             self.begin(writer)
 
@@ -120,20 +113,10 @@ class Host:
         """What of the film was skipped."""
         return skips(self.session.log())
 
-    def note_move(self, record: records.Record) -> None:
-        """Log that the run has moved."""
-        self._saver.log(record)
-        if not self._is_moved:
-            self._is_moved = True
-            self.write_info()
-
     def write_info(self) -> None:
-        """Write anew what is known of the session; that of one that has moved does not say where its source is."""
-        info, source = self.session.info, self.session.info.source
-        if self._is_moved and source.path is not None:
-            info = replace(info, source=SourceIdentity(source.path))
+        """Write anew what is known of the session."""
         try:
-            write_atomically(self.session.folder / INFO_FILE, info.to_json())
+            write_atomically(self.session.folder / INFO_FILE, self.session.info.to_json())
         except OSError as error:
             self.watched.screen.warn(f"what is known of the session is not saved: {error.strerror}")
 
@@ -218,19 +201,19 @@ class Host:
         """
         from hermes.engine import StreamEngine  # noqa: PLC0415 - loads torch
 
-        live, film = player.engine, lost_film(self.session) if nearest else replayed_film(self.session, hint)
-        film = CutFilm.of(film, self.skips)
+        live = player.engine
+        film = lost_film(self.session) if nearest else replayed_film(self.session, hint, self.settings.playing)
         moment_s = film.moment(at)
         film.check_seen(moment_s)
         if live.now_s is None or moment_s > live.now_s:
             raise UsageError(f"{at} has not been played yet", ask_now)
         engine = StreamEngine(live.model, live.config, live.policy, live.prompt_style)
-        coming = rewound(engine, self.session, moment_s)
+        coming = rewind(engine, self.session, moment_s)
         past = replace(player, film=film, engine=engine, past=coming, turn=nullcontext, take=as_it_is, transport=Transport())
         if reaches(self.session, film, moment_s):
             return past, past.play([TimedQuestion(moment_s, question)], to_the_end=False)
         if engine.now_s is None:
-            raise UsageError("no memory was saved before that moment yet", "give a later --at")
+            raise UsageError("no memory was saved before that moment yet", "give a later time")
         return past, _from_saved(past, question)
 
 

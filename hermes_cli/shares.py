@@ -51,7 +51,7 @@ class Results:
         from hermes.evals.breakdown import chosen_by_chance, comparisons, shares  # noqa: PLC0415 - loads torch
 
         right = shares(self.samples, self.by, self.names, self.lengths)
-        cells = {(s.frames, s.label, s.arm, s.measure): _cell(_counts(s.accuracy)) for s in right}
+        cells = {(s.frames, s.label, s.arm, s.measure): share_cell(s.accuracy) for s in right}
         parts = [self._table(cells, self.names, self._evidence() if self.evidence else [])]
         by_chance = chosen_by_chance(self.samples)
         if by_chance is not None:
@@ -80,7 +80,7 @@ class Results:
 
     def _share(self, share: Share) -> dict[str, Any]:
         place = {"frames": share.frames, **self._arm(share.arm), self.by: share.label, "measure": share.measure}
-        return {**place, **_counts(share.accuracy), **_by_video(share.by_video)}
+        return {**place, **share_counts(share.accuracy), **_by_video(share.by_video)}
 
     def _comparison(self, comparison: Comparison) -> dict[str, Any]:
         paired, (low, high) = comparison.paired, comparison.paired.interval
@@ -156,11 +156,12 @@ class Results:
             for arm in self.names:
                 result, by_chance = tracing(self.samples, frames, arm)
                 chance = by_chance if result.total else None
-                records.append({"frames": frames, **self._arm(arm), **_counts(result), "chance": chance})
+                records.append({"frames": frames, **self._arm(arm), **share_counts(result), "chance": chance})
         return records
 
 
-def _counts(result: Accuracy) -> dict[str, Any]:
+def share_counts(result: Accuracy) -> dict[str, Any]:
+    """A share of right answers as JSON has it, with its interval; null without questions."""
     low, high = result.interval
     return {
         "right": result.right,
@@ -178,6 +179,11 @@ def _spaced(cells: Sequence[str]) -> list[str]:
 def _by_video(interval: tuple[float, float] | None) -> dict[str, float | None]:
     low, high = interval or (None, None)
     return {"low_by_video": low, "high_by_video": high}
+
+
+def share_cell(result: Accuracy) -> str:
+    """The same in per cent, for a table."""
+    return _cell(share_counts(result))
 
 
 def _cell(counts: dict[str, Any]) -> str:

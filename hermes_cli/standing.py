@@ -50,12 +50,19 @@ def standing_question(written: str, until_change: bool = False) -> StandingQuest
     interval, *question = written.strip().split(maxsplit=1) or [""]
     if not question:
         raise UsageError(f"{written!r} is not an interval and a question", _FORM)
-    return StandingQuestion(interval_s(interval), readable(*question), until_change)
+    try:
+        every_s = interval_s(interval)
+    except UsageError as error:
+        raise UsageError(error.message, _FORM) from error
+    return StandingQuestion(every_s, readable(*question), until_change)
 
 
 def interval_s(written: str) -> float:
     """Seconds of an interval: `10s`, `1:30`; raises `UsageError` for anything else."""
-    seconds = resolve(parse(written), duration_s=None, fps=1.0, name="an interval")
+    try:
+        seconds = resolve(parse(written), duration_s=None, fps=1.0, name="an interval")
+    except UsageError:
+        seconds = math.nan
     if not 0 < seconds < math.inf:
         raise UsageError(f"{written!r} is no interval", "write it as 10s or 1:30")
     return seconds

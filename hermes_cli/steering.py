@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from hermes.errors import UsageError
 from hermes.events import ChunkEncoded
-from hermes.sessions import Checkpoint, Session, SessionStore
-from hermes.sessions.store import _checked_name
+from hermes.sessions import Checkpoint, Session, SessionStore, rewind
+from hermes.sessions.store import checked_name
 from hermes.sources.opening import printable
-from hermes_cli.course import CutFilm, rewound, seek_record
+from hermes_cli.course import CutFilm, seek_record, skips
 from hermes_cli.kept import kept_settings, read_settings
 from hermes_cli.recall import BRING_BACK
 from hermes_cli.serving import RECORD, Host, is_recorded
@@ -33,7 +33,7 @@ def save(host: Host, name: str | None) -> float | None:
         UsageError: that cannot be a name.
     """
     if name is not None:
-        host.session.info = replace(host.session.info, name=_checked_name(name))
+        host.session.info = replace(host.session.info, name=checked_name(name))
         host.write_info()
     host.save_memory()
     newest = host.session.newest_checkpoint(math.inf)
@@ -43,7 +43,8 @@ def save(host: Host, name: str | None) -> float | None:
 def skip(host: Host, until_s: float) -> None:
     """Let the film go on at a later moment: what lies between is not seen."""
     host.save_memory()  # the last one before that
-    host.note_move(seek_record(host.player.engine, until_s))
+    _give_up_later(host)
+    host.log(seek_record(host.player.engine, until_s))
 
 
 def go_back(host: Host, at_s: float) -> ChunkEncoded | None:
@@ -63,18 +64,27 @@ def go_back(host: Host, at_s: float) -> ChunkEncoded | None:
     try:
         with player.turn():
             engine.restore(empty_memory(engine))
-            past = rewound(engine, session, at_s)
+            past = rewind(engine, session, at_s)
         player.past.clear()
         player.past.extend(past)
         chunk = player.catch_up(at_s)
     finally:  # however far it came, that is where it is now
-        while player.past and player.past[-1].frames > engine.frames_seen:
-            player.past.pop()
-        host.note_move(seek_record(engine, at_s if in_gap else engine.now_s or 0.0))
-        for checkpoint in session.checkpoints:
-            if checkpoint.frames > engine.frames_seen:
-                checkpoint.path.unlink(missing_ok=True)
+        _give_up_later(host)
+        host.log(seek_record(engine, at_s if in_gap or engine.now_s is None else engine.now_s))
     return chunk
+
+
+def _give_up_later(host: Host) -> None:
+    """Memories and questions of a run that had come further than its memory has now are of another course.
+
+    This comes before the record that says so: a session without them whose log does not know yet has only less to go on.
+    """
+    engine, past = host.player.engine, host.watched.player.past
+    while past and past[-1].frames > engine.frames_seen:
+        past.pop()
+    for checkpoint in host.session.checkpoints:
+        if checkpoint.frames > engine.frames_seen:
+            checkpoint.path.unlink(missing_ok=True)
 
 
 def begin_anew(host: Host, start_s: float) -> None:
@@ -106,9 +116,8 @@ def load(host: Host, found: Session) -> float:
     told, film, state = read_settings(found), host.watched.player.film, found.load(checkpoint)
     if state.owner != empty_memory(host.player.engine).owner:
         raise UsageError(f"session {found.info.id} was made with another prompt", _CONTINUE)
-    found.info = replace(found.info, source=host.session.info.source)
     writer = SessionStore().reopen(found, host.saving.session_size)
-    film = CutFilm(film.source, told.fps, told.start_s, told.end_s, film.pacing)
+    film = CutFilm(film.source, told.fps, told.start_s, told.end_s, film.pacing, skips(found.log()))
     host.follow_with(writer, replace(host.watched.player, film=film), state)
     return checkpoint.time_s
 
@@ -117,7 +126,7 @@ def _check_loadable(host: Host, found: Session) -> Checkpoint:
     own, info = host.session.info, found.info
     if info.id == own.id:
         raise UsageError("that is the session that is being watched", "/seek TIME goes back in it")
-    if not info.source.same_as(own.source) and (info.source.path, info.source.name) != (None, own.source.path):
+    if not info.source.same_as(own.source):
         raise UsageError(f"session {info.id} is of {printable(info.source.name)}", _CONTINUE)
     if change := info.source.change():
         raise UsageError(f"{info.source.name}: {change}", BRING_BACK)

@@ -40,6 +40,11 @@ class Transport:
         """Whether the film shall end, for good or until `resume`."""
         return self._stopped or self._interrupted
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether it shall end only until `resume`."""
+        return self._interrupted and not self._stopped
+
     def pause(self) -> None:
         """Hold the film before its next frame."""
         self._turn(paused=True)

@@ -47,7 +47,8 @@ class Viewing:
         """Play the film and answer on the way; arguments and errors as `Player.play`."""
         self.screen.start(self.player, math.inf if to_the_end else questions[-1].time_s)
         self.show(self.followed(self.player.play(questions, to_the_end)))
-        self.screen.note(str(self.tally))
+        if not self.player.transport.interrupted:  # it goes on from elsewhere
+            self.screen.note(str(self.tally))
 
     def play_on(self, questions: Sequence[TimedQuestion]) -> int:
         """Play the whole film; running out of memory ends it early, and what was seen until then can still be asked about.

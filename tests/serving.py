@@ -48,19 +48,29 @@ class TcpCamera:
         self._thread.join(10)
 
     def _serve(self) -> None:
-        for playing_s, silent_s in self._plans:
+        while self.served < len(self._plans):
             try:
                 connection, _ = self._listening.accept()
             except OSError:
                 return
-            self.served += 1
             with connection, suppress(OSError, av.FFmpegError):
-                self._play(connection, playing_s)
-                self._closing.wait(silent_s)
+                self.meet(connection)
         self._listening.close()
 
-    def _play(self, connection: socket.socket, seconds: float) -> None:
-        with connection.makefile("wb", buffering=0) as file, closing(av.open(file, "w", format="mpegts")) as container:
+    def meet(self, connection: socket.socket) -> None:
+        """Do as planned for the next client."""
+        with connection.makefile("wb", buffering=0) as file:
+            self.play(file, "mpegts")
+
+    def play(self, file: Any, form: str, **options: str) -> None:
+        """Write pictures to a file in a container format of libav, in real time, and fall silent, as planned."""
+        seconds, silent_s = self._plans[self.served]
+        self.served += 1
+        self._mux(file, form, options, seconds)
+        self._closing.wait(silent_s)
+
+    def _mux(self, file: Any, form: str, container_options: dict[str, str], seconds: float) -> None:
+        with closing(av.open(file, "w", format=form, container_options=container_options)) as container:
             options = {"preset": "ultrafast", "tune": "zerolatency"}
             stream = container.add_stream("libx264", rate=FPS, options=options)
             stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"

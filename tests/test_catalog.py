@@ -2,79 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
-from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForImageTextToText
+from transformers import AutoModelForImageTextToText
 
 from hermes.catalog import CATALOG, TEXT_TOKENS, TINY, KnownModel, find
 from hermes.config import MemoryConfig
 from hermes.engine import StreamEngine
 from hermes.models import load_model
+from hermes.models.random_weights import architecture
 from hermes.tiny import checkpoint_folder
 from tests.conftest import noise_frames
 
 
-def llava_onevision(hidden: int, inner: int, layers: int, heads: int, kv_heads: int, vocabulary: int, tied: bool) -> Any:
-    """As config.json of the llava-hf checkpoints has it, which keep 26 of the 27 layers of SigLIP so400m."""
-    text = {
-        "model_type": "qwen2", "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": layers,
-        "num_attention_heads": heads, "num_key_value_heads": kv_heads, "vocab_size": vocabulary, "tie_word_embeddings": tied,
-    }  # fmt: skip
-    vision = {
-        "model_type": "siglip_vision_model", "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 26,
-        "num_attention_heads": 16, "image_size": 384, "patch_size": 14, "vision_use_head": False,
-    }  # fmt: skip
-    return CONFIG_MAPPING["llava_onevision"](text_config=text, vision_config=vision, tie_word_embeddings=tied)
-
-
-def qwen2_5_vl(
-    hidden: int, inner: int, layers: int, heads: int, kv_heads: int, vocabulary: int, tied: bool, vision_inner: int = 3420
-) -> Any:
-    """As config.json of the Qwen2.5-VL checkpoints has it; the 32B model's tower has wider MLPs."""
-    text = {
-        "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": layers, "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads, "vocab_size": vocabulary, "tie_word_embeddings": tied,
-    }  # fmt: skip
-    vision = {
-        "depth": 32, "hidden_size": 1280, "intermediate_size": vision_inner, "num_heads": 16, "out_hidden_size": hidden,
-        "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
-    }  # fmt: skip
-    return CONFIG_MAPPING["qwen2_5_vl"](text_config=text, vision_config=vision, tie_word_embeddings=tied)
-
-
-def qwen3_vl(hidden: int, inner: int, tied: bool, depth: int, vision_hidden: int, vision_inner: int, deep: list[int]) -> Any:
-    """As config.json of the Qwen3-VL checkpoints has it."""
-    text = {
-        "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": 36, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": tied,
-    }  # fmt: skip
-    vision = {
-        "depth": depth, "hidden_size": vision_hidden, "intermediate_size": vision_inner, "num_heads": 16,
-        "out_hidden_size": hidden, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2,
-        "num_position_embeddings": 2304, "deepstack_visual_indexes": deep,
-    }  # fmt: skip
-    return CONFIG_MAPPING["qwen3_vl"](text_config=text, vision_config=vision, tie_word_embeddings=tied)
-
-
-CONFIGS = {
-    "ov-0.5b": llava_onevision(896, 4864, 24, 14, 2, 152000, tied=True),
-    "ov-7b": llava_onevision(3584, 18944, 28, 28, 4, 152128, tied=False),
-    "ov-72b": llava_onevision(8192, 29568, 80, 64, 8, 152128, tied=False),
-    "qwen2.5vl-3b": qwen2_5_vl(2048, 11008, 36, 16, 2, 151936, tied=True),
-    "qwen2.5vl-7b": qwen2_5_vl(3584, 18944, 28, 28, 4, 152064, tied=False),
-    "qwen2.5vl-32b": qwen2_5_vl(5120, 27648, 64, 40, 8, 152064, tied=False, vision_inner=3456),
-    "qwen3vl-4b": qwen3_vl(2560, 9728, tied=True, depth=24, vision_hidden=1024, vision_inner=4096, deep=[5, 11, 17]),
-    "qwen3vl-8b": qwen3_vl(4096, 12288, tied=False, depth=27, vision_hidden=1152, vision_inner=4304, deep=[8, 16, 24]),
-    "tiny": AutoConfig.from_pretrained(checkpoint_folder()),
-}
-
-
 @pytest.mark.parametrize("known", CATALOG, ids=lambda known: known.alias)
 def test_every_number_is_that_of_the_architecture(known: KnownModel) -> None:
-    config = CONFIGS[known.alias]
+    config = architecture(known.alias)
     with torch.device("meta"):
         model = AutoModelForImageTextToText.from_config(config)
     model.tie_weights()

@@ -366,7 +366,8 @@ def test_a_damaged_line_is_told_and_kept(written: SessionWriter, damage: bytes) 
 def test_a_record_that_lacks_what_it_should_hold_is_damage(written: SessionWriter) -> None:
     answer = {"type": "answer", "at": 3.0, "frames": 4, "question": "?", "answer": "!", "remembered": True}
     odd: list[dict[str, Any]] = [{"at": "3"}, {"at": None}, {"at": True}, {"at": 1e300}, {"answer": 3}, {"question": None}]
-    odd += [{"frames": None}, {"frames": "4"}, {"frames": -1}, {"frames": 4.5}]
+    odd += [{"frames": None}, {"frames": "4"}, {"frames": -1}, {"frames": 4.5}, {"type": "clear", "frames": None}]
+    odd += [{"type": "seek"}, {"type": "seek", "until": "4"}, {"type": "seek", "until": 4.0, "frames": None}]
     for change in odd:
         written.append(answer | change)
     written.append({"type": "stop", "at": "late"})
@@ -471,9 +472,13 @@ def test_what_was_watched_is_told_by_memories_stops_and_what_was_asked_on_the_wa
         (answer | {"at": 8.5, "remembered": True}, 8.5),
         ({"type": "stop", "at": 11.0, "frames": 12}, 11.0),
         (answer | {"at": 4.0, "remembered": True}, 11.0),
+        ({"type": "seek", "at": 9.0, "frames": 10, "until": 20.0}, 9.0),
+        ({"type": "stop", "at": 20.0, "frames": 11}, 20.0),
+        ({"type": "seek", "at": 8.0, "frames": 9, "until": 8.0}, 8.5),
     ):
         writer.append(record)
         assert writer.last_s == last_s
+    assert [record.get("left") for record in writer.log() if record["type"] == "stop"] == [None, True, True]
 
 
 def _with_metadata(path: Path, **changes: str) -> None:

@@ -14,11 +14,13 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
+import av
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.errors import SourceError, UsageError
+from hermes.frames import Frame
 from hermes.sources import Connecting, Feed, VideoFile, live, open_source
 from hermes.sources.addresses import Address, hide_password
 from tests.clips import clip, numbers, steady
@@ -59,6 +61,19 @@ def refused(spec: str, connecting: Connecting = Connecting(timeout_s=0.5)) -> So
     return caught.value
 
 
+def segments(folder: Path) -> Path:
+    """A film of six seconds, and in `live.m3u8` beside it the same in three segments."""
+    path = clip(folder / "film.mp4", steady(60))
+    playlist = str(folder / "live.m3u8")
+    with av.open(str(path)) as film, av.open(playlist, "w", format="hls", options={"hls_time": "1"}) as container:
+        stream = container.add_stream_from_template(film.streams.video[0])
+        for packet in film.demux(film.streams.video[0]):
+            if packet.dts is not None:
+                packet.stream = stream
+                container.mux(packet)
+    return path
+
+
 class TestHttp:
     @pytest.mark.parametrize("name", ["film.mkv", "film.mp4"])
     def test_a_film_by_http_is_the_film(self, tmp_path: Path, name: str) -> None:
@@ -79,6 +94,36 @@ class TestHttp:
             assert refused(f"{address}/none.mp4").message.endswith(
                 "none.mp4 cannot be reached: Server returned 404 Not Found"
             )
+
+
+class TestHls:
+    def test_a_whole_playlist_is_a_film(self, tmp_path: Path) -> None:
+        path = segments(tmp_path)
+        with http_server(tmp_path, "user:p@ss") as address:
+            assert refused(f"{address}/live.m3u8").message.endswith("wrong user or password")
+            source = open_source(f"{address}/live.m3u8".replace("http://", "hls://user:p@ss@"))
+            assert isinstance(source, VideoFile)
+            assert "p@ss" not in source.info.name
+            assert numbers(source.frames(5.0)) == numbers(VideoFile(path).frames(5.0))
+            assert numbers([source.frame_at(3.0)]) == [30]
+
+    def test_an_open_one_is_a_stream_that_goes_on_with_it_and_is_lost_when_it_stands_still(self, tmp_path: Path) -> None:
+        segments(tmp_path)
+        playlist = tmp_path / "live.m3u8"
+        *begun, last, name, _ = playlist.read_text().splitlines(keepends=True)
+        playlist.write_text("".join(begun))
+        seen, news = list[Frame](), list[str]()
+        with http_server(tmp_path) as address:
+            source = open_source(f"{address}/live.m3u8", Connecting(timeout_s=3.0, reconnect=0))
+            assert source.info.is_live
+            playlist.write_text("".join([*begun, last, name]))
+            with closing(Feed(source, source.frames(10), "all")) as feed:
+                while not feed.ended:
+                    frame = feed.take(0.1)
+                    seen += [frame] if frame else []
+                    news += feed.news()
+        assert numbers(seen)[-20:] == list(range(40, 60))
+        assert news[-1] == f"{address}/live.m3u8: nothing came within 3 s; gave up"
 
 
 class TestTcp:

@@ -97,8 +97,14 @@ def test_captions_cover_the_film_without_gaps(run: Run, film: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("written", ["", "10s", "0s What?", "-5s What?", "often What?", "50% What?", "end What?"])
 def test_what_is_no_interval_and_question_is_refused(written: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as refused:
         standing_question(written)
+    assert '--every "10s ' in refused.value.hint
+
+
+def test_an_interval_and_a_question_apart_are_told_how_to_be_written(run: Run) -> None:
+    code, _, told = run("watch", "nowhere.mp4", "--every", "10s", "Is anyone there?")
+    assert (code, '--every "10s QUESTION"' in told) == (2, True)
 
 
 def test_an_unknown_format_is_refused_before_the_film_is_opened(run: Run, tmp_path: Path) -> None:

@@ -100,8 +100,10 @@ def test_questions_are_repeated_in_the_order_of_their_frames(model: VideoModel, 
         for frames, question in ((17, "second"), (29, "third"), (5, "first"), (17, "second too")):
             record = {"type": "answer", "at": frames - 1.0, "frames": frames, "question": question, "answer": "!"}
             writer.append(record | {"remembered": True})
+        writer.append({"type": "clear", "frames": 17})
         past = rewind(new_engine(model, "lazy"), writer, 0.0)
-    assert [item.exchange.question for item in past] == ["first", "second", "second too", "third"]
+    asked = [item.exchange and item.exchange.question for item in past]
+    assert asked == ["first", "second", "second too", None, "third"]
 
 
 def test_a_new_question_comes_behind_those_that_were_asked_at_its_frame(model: VideoModel) -> None:

@@ -13,7 +13,7 @@ import torch
 from hermes.bench.arms import AnswerCost, Arm, ChunkCost
 from hermes.bench.peak import PeakMemory
 from hermes.bench.spread import Spread
-from hermes.errors import HermesError, UsageError
+from hermes.errors import HermesError, UsageError, out_of_memory
 from hermes.frames import Frame
 
 CHUNK_FIGURES = (
@@ -200,10 +200,8 @@ class ArmRun:
 
 def describe(error: Exception) -> tuple[Status, str]:
     """Status and message of a row that could not be measured; raises the error again where it is none of those expected."""
-    first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    on_cpu = "DefaultCPUAllocator: can't allocate memory" in str(error)
-    if on_cpu or isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return "out of memory", ". ".join(first_line.split(". ")[:2])  # torch goes on with a paragraph about its allocator
+    if (lacking := out_of_memory(error)) is not None:
+        return "out of memory", lacking
     if isinstance(error, HermesError):
         return "failed", error.message
     raise error

@@ -95,7 +95,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "qwen3vl-8b": _qwen3_vl(4096, 12288, 27, 1152, 4304, [8, 16, 24]),
 }
 """Alias of the catalogue to what its published config.json says, apart from the embedded model, which has one here. The
-configurations are public; `tests/test_bench.py` compares sizes with the catalogue, and that with the published ones."""
+configurations are public; `tests/test_catalog.py` compares sizes with the catalogue, and that with the published ones."""
 
 
 def architecture(alias: str) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from hermes.sessions.files import open_private, parse_json, write_all
 @dataclass(frozen=True)
 class Log:
     """What could be read of a log; iterating gives the records.
+
+    A `seek` says that the run went on at a moment `until` with the memory that it had at `frames` sampled frames. Records of
+    more frames in front of it are of a stretch that it left again by going back: they have the key `left`, which is true.
 
     Attributes:
         path: of the file; damaged lines are still in it.
@@ -57,6 +61,10 @@ def _is_whole(record: dict[str, Any]) -> bool:
             return _is_time(at) and counted and all(isinstance(text, str) for text in texts)
         case "stop":
             return at is None or _is_time(at)
+        case "seek":
+            return (at is None or _is_time(at)) and _is_time(record.get("until")) and _is_count(frames)
+        case "clear":
+            return _is_count(frames)
     return True
 
 
@@ -97,7 +105,19 @@ def read_log(path: Path, growing: bool = False) -> Log:
         lines.pop()
     found = [_record(line) for line in lines if line.strip()]
     records = tuple(record for record in found if record is not None)
-    return Log(path, records, len(found) - len(records))
+    return Log(path, _marked(records), len(found) - len(records))
+
+
+def _marked(records: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """The records, those of stretches that were left again marked as `Log` says."""
+    marked, kept = list[dict[str, Any]](), math.inf
+    for record in reversed(records):
+        frames = record.get("frames")
+        is_left = _is_count(frames) and record["frames"] > kept
+        marked.append({**record, "left": True} if is_left else record)
+        if record.get("type") == "seek":
+            kept = min(kept, record["frames"])
+    return tuple(reversed(marked))
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

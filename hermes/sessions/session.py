@@ -66,16 +66,16 @@ class Session:
     def last_s(self) -> float | None:
         """The newest moment that is known to have been watched; None where nothing was.
 
-        An answer about a moment that somebody went back to, or on to, is no sign of it.
+        An answer about a moment that somebody went back to, or on to, is no sign of it; what was left again does not count.
         """
-        log = self.log()
-        told = (record for record in log if record.get("type") == "stop" or _was_live(record))
+        told = (record for record in self.log() if not record.get("left") and _was_there(record))
         times_s = [record["at"] for record in told if record["at"] is not None]
         return max([*times_s, *(checkpoint.time_s for checkpoint in self.checkpoints)], default=None)
 
 
-def _was_live(record: dict[str, Any]) -> bool:
-    return record.get("type") == "answer" and bool(record.get("remembered"))
+def _was_there(record: dict[str, Any]) -> bool:
+    """Whether the film had come to the moment of a record."""
+    return record.get("type") in ("stop", "seek") or (record.get("type") == "answer" and bool(record.get("remembered")))
 
 
 def bytes_in(folder: Path) -> int:

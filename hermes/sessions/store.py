@@ -56,7 +56,7 @@ class SessionStore:
             UsageError: the name cannot be one, or the state folder cannot be written.
             OSError: the disk is full.
         """
-        name = None if name is None else _checked_name(name)
+        name = None if name is None else checked_name(name)
         with self._alone():
             fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self.folder))
             fresh.chmod(0o700)
@@ -203,7 +203,8 @@ def state_folder() -> Path:
     return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_state_path("hermes", appauthor=False)
 
 
-def _checked_name(name: str) -> str:
+def checked_name(name: str) -> str:
+    """The name of a session as it is kept, without white space around it; raises `UsageError` for what cannot be one."""
     name = name.strip()
     if not name or len(name) > _NAME_LENGTH or not name.isprintable():
         raise UsageError(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hermes.sessions.log import Log
 from hermes.sessions.session import Session
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ class Remembered:
 
     Attributes:
         frames: sampled frames that had been taken in when it was asked.
+        exchange: None where the conversation was forgotten instead.
     """
 
     frames: int
-    exchange: Exchange
+    exchange: Exchange | None
 
 
 def rewind(engine: StreamEngine, session: Session, at_s: float) -> deque[Remembered]:
@@ -41,7 +43,22 @@ def rewind(engine: StreamEngine, session: Session, at_s: float) -> deque[Remembe
     checkpoint = session.newest_checkpoint(at_s)
     if checkpoint is not None:
         engine.restore(session.load(checkpoint))
-    return deque(item for item in remembered(session.log().records) if item.frames >= engine.frames_seen)
+    return recollect(engine, session.log())
+
+
+def recollect(engine: StreamEngine, log: Log) -> deque[Remembered]:
+    """Let an engine remember the question of a log that it would remember where it is now.
+
+    What was saved may hold another one: one that was asked while frames waited for their chunk, which are not saved, and
+    that was left again by going back. A damaged log may lack the question, so that the saved one stays.
+
+    Returns: the questions that are still to be remembered, in order.
+    """
+    found = remembered(log)
+    before = [item for item in found if item.frames <= engine.frames_seen]
+    if before or log.notice is None:
+        engine.last_exchange = before[-1].exchange if before else None
+    return deque(item for item in found if item.frames >= engine.frames_seen)
 
 
 def remembered(log: Iterable[Mapping[str, Any]]) -> list[Remembered]:
@@ -49,8 +66,15 @@ def remembered(log: Iterable[Mapping[str, Any]]) -> list[Remembered]:
 
     A run that went on from an earlier memory has logged its questions behind those of the run before, which it repeats.
     """
+    found = (_remembered(record) for record in log if not record.get("left"))
+    return sorted((item for item in found if item is not None), key=lambda item: item.frames)
+
+
+def _remembered(record: Mapping[str, Any]) -> Remembered | None:
     from hermes.guidance import Exchange  # noqa: PLC0415 - loads torch
 
-    answers = (record for record in log if record.get("type") == "answer" and record.get("remembered"))
-    found = [Remembered(record["frames"], Exchange(record["question"], record["answer"])) for record in answers]
-    return sorted(found, key=lambda question: question.frames)
+    if record.get("type") == "clear":
+        return Remembered(record["frames"], None)
+    if record.get("type") == "answer" and record.get("remembered"):
+        return Remembered(record["frames"], Exchange(record["question"], record["answer"]))
+    return None

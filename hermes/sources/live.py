@@ -150,9 +150,9 @@ class LiveSource(Source):
         )
 
     def _note_loss(self, retry: RetryCallState) -> None:
-        self._state, self._attempt = "reconnecting", retry.attempt_number
+        was_lost, self._state, self._attempt = self._state == "reconnecting", "reconnecting", retry.attempt_number
         error = retry.outcome.exception() if retry.outcome else None
-        if isinstance(error, SourceError) and self._attempt == 1:
+        if isinstance(error, SourceError) and not was_lost:
             self._news.append(f"{error.message}; connecting again")
 
     def _connected(self, clock: _Clock, report: Report, retry: RetryCallState) -> Generator[Picture, None, None]:

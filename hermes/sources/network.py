@@ -6,7 +6,6 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 
 import av
@@ -53,7 +52,7 @@ class Link:
             return av.open(self.address.url, "r", options=options, timeout=limits, metadata_errors="replace")
         except FFmpegError as error:
             is_late = time.monotonic() - begin_s >= self.connecting.timeout_s  # RTSP calls that invalid data
-            raise (self._silence() if is_late else self.failure(error)) from None  # libav's text has the password in it
+            raise (self.silence() if is_late else self.failure(error)) from None  # libav's text has the password in it
 
     def failure(self, error: FFmpegError) -> SourceError:
         """What libav's error means, without its text, which repeats the address."""
@@ -65,11 +64,11 @@ class Link:
             case InvalidDataError():
                 return SourceError(f"{self.name}: what comes from there is no video that can be read", "check the address")
             case av.error.ExitError():
-                return self._silence()
+                return self.silence()
         reason = self.address.scrub(error.strerror or "unknown reason")
         return SourceError(f"{self.name} cannot be reached: {reason}", "check the address, and whether it is on")
 
-    def _silence(self) -> SourceError:
+    def silence(self) -> SourceError:
         wait = f"nothing came within {self.connecting.timeout_s:g} s"
         return SourceError(f"{self.name}: {wait}", "look whether it is on, or wait longer with --timeout")
 
@@ -105,12 +104,16 @@ class NetworkStream(LiveSource):
         own = Report()
         with closing(Reading(self._link, own, "SLICE")) as reading:
             self._known = reading.fps_hint(), reading.stream.codec_context.codec.canonical_name
+            waiting_s = time.monotonic()
             try:
                 for stamp, duration, frame in reading.frames():
-                    base: Fraction = reading.time_base
+                    base = reading.time_base
                     yield Shot(stamp * base, duration * base, partial(_render, reading, frame))
+                    waiting_s = time.monotonic()
             finally:
                 report.damaged_packets += own.damaged_packets
+            if time.monotonic() - waiting_s >= self._link.connecting.timeout_s:  # HLS calls that an end
+                raise self._link.silence()
             if reading.lost is not None:
                 raise self._link.failure(reading.lost)
 

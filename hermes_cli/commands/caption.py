@@ -116,9 +116,9 @@ def _resumed(context: typer.Context, source: str, output: Path, plan: Plan, sett
     check_no_settings(context, plays_on=True)
     before = interrupted(source, output)
     _check_unchanged(context, plan, before.plan)
-    film = recalled_film(before.session, playing=settings.playing, written=source)
+    film: Film = recalled_film(before.session, playing=settings.playing, written=source)
     if film.source.info.is_live:
-        film = _LaterFilm(**{field.name: getattr(film, field.name) for field in fields(film)}, begin_s=before.end_s)
+        film = _LaterFilm(**{field.name: getattr(film, field.name) for field in fields(Film)}, begin_s=before.end_s)
 
     def make(screen: Screen) -> Player:
         """With the memory of then: what was captioned after it is played again, and not asked."""

@@ -14,6 +14,7 @@ from hermes.errors import UsageError
 from hermes.sessions.store import state_folder
 from hermes_cli.answers import Answers
 from hermes_cli.dialogue import answer_piped
+from hermes_cli.film import Film
 from hermes_cli.knobs import grouped
 from hermes_cli.loading import load_player
 from hermes_cli.options import SOURCE_HELP, OutputOptions, SavingOptions, SessionOption, Settings
@@ -77,6 +78,7 @@ def watch(
 
     After that each line of a piped standard input is a question about the end; on a terminal, without --ask, a prompt opens.
     """
+    standing = tuple(standing_question(text, until_change) for text in every or [])
     written = [*(ask or []), *(read_questions(ask_file) if ask_file else [])]
     found = None
     if go_on or session:
@@ -84,7 +86,7 @@ def watch(
         if saving.name is not None:
             raise UsageError("a session keeps its name: --name cannot be changed", "leave it out")
         found = find_session(session, source)
-        film = recalled_film(found, playing=settings.playing, written=source)
+        film: Film = recalled_film(found, playing=settings.playing, written=source)
         make_player = partial(continued_player, found, film, settings)
     elif source is not None:
         config, sampling = settings.memory.method.config(), settings.answering.sampling()
@@ -99,7 +101,6 @@ def watch(
         if is_given and not every:
             raise UsageError(f"{option} goes with --every", 'for example --every "10s Is anyone at the door?"')
     command = None if on_change is None else command_words(on_change)
-    standing = tuple(standing_question(text, until_change) for text in every or [])
     with (
         viewing(lambda screen: replace(make_player(screen), standing=standing), settings.output) as watched,
         reacting(watched, command),

@@ -126,6 +126,8 @@ class Moves:
         film = _cut(player.film)
         skips = skips_after(film.skips, seek_record(player.engine, to_s))
         self._watched.player = replace(player, film=replace(film, skips=skips))
+        for question in player.standing:  # nothing is asked about what is skipped
+            question.asked_s = to_s
         self._show(self._footer.chunk)
         if to_s <= from_s:
             return f"at {hours_minutes_seconds(to_s)}"
@@ -149,8 +151,9 @@ class Moves:
         engine = player.engine
         tally.at, tally.waiting = engine.now_s, engine.frames_seen - len(engine.frame_times_s)
         tally.visual_tokens = max(engine.visual_tokens)
-        if anew:  # what is asked again and again starts again
-            self._watched.player = replace(player, standing=tuple(replace(question) for question in player.standing))
+        if anew:  # what is asked again and again starts again from here
+            standing = tuple(replace(question, asked_s=engine.now_s or 0.0) for question in player.standing)
+            self._watched.player = replace(player, standing=standing)
         self._footer.moved(self._watched.player, tally, chunk)
 
 

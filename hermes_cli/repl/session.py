@@ -143,8 +143,7 @@ class Repl:
 
     def forget_conversation(self) -> None:
         """Let no earlier question colour what the memory keeps."""
-        with self._watched.player.turn():
-            self._watched.player.engine.last_exchange = None
+        self._watched.show(self._watched.player.forget())
 
     def seek(self, time: str) -> None:
         """Move the film to a moment.
