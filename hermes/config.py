@@ -57,8 +57,11 @@ class MemoryConfig:
         smoothing_alignment: which score of the deeper layer a token's is blended with: that at the same cache `index`
             (released code), although layers that have forgotten differently hold other tokens there, or that of the same
             token by its `origin`; where the deeper layer has dropped it, the token keeps its own.
-        anchors: (shallow, middle, deep) share of a layer's budget that goes to one token each of frames that are spaced
-            evenly over everything seen so far, whatever their scores; of a frame the token that scores best.
+        anchors: (shallow, middle, deep) share of a layer's budget that goes to frames spaced over everything seen so far,
+            however they score: to the best tokens of each.
+        anchor_tokens: share of the tokens of such a frame that it keeps, one at least.
+        anchor_decay: how much denser they are towards the present: their distances grow with this power of their age. 0
+            spaces them evenly.
         layer_budgets: (shallow, middle, deep) weights of the layers' budgets, whose mean stays `budget` (paper appendix C).
         summaries: summary tokens that a deep layer's dropped tokens are folded into at a compression, each those of another
             stretch; 0 for none (algorithm 1 has one).
@@ -91,6 +94,8 @@ class MemoryConfig:
     trigger_includes_prefix: bool = False
     smoothing_alignment: Literal["index", "origin"] = "index"
     anchors: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    anchor_tokens: float = 0.25
+    anchor_decay: float = 0.0
     layer_budgets: tuple[float, float, float] = (1.0, 1.0, 1.0)
     summaries: int = 1
     summary_weighting: Literal["token", "count"] = "token"
@@ -104,7 +109,9 @@ class MemoryConfig:
         _require(self.chunk_frames >= 1, f"chunk of {self.chunk_frames} frames", "a chunk holds at least one frame")
         shares = 0 <= self.shallow_share and 0 <= self.deep_share and self.shallow_share + self.deep_share <= 1
         _require(shares, "the shares of shallow and deep layers must lie in [0, 1] together", "the paper uses 0.1 and 0.3")
-        _require(all(0 <= share <= 1 for share in self.anchors), f"anchors {self.anchors}", "each is a share, 0 to 1")
+        shares = all(0 <= share <= 1 for share in (*self.anchors, self.anchor_tokens))
+        _require(shares, f"anchors {self.anchors} of {self.anchor_tokens}", "each is a share, 0 to 1")
+        _require(0 <= self.anchor_decay <= 4, f"anchor decay {self.anchor_decay}", "0 to 4")
         _require(min(self.layer_budgets) > 0, f"layer budgets {self.layer_budgets}", "each is a weight above 0")
         _require(0 <= self.summaries < self.budget, f"{self.summaries} summary tokens", "0, or fewer than the budget")
         for name, allowed in _CHOICES.items():

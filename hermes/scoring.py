@@ -130,3 +130,40 @@ def _of_the_same_token(deeper: Tensor, deeper_place: Tensor, own: Tensor, place:
     known[theirs] = deeper
     found = known[ours]
     return torch.where(found.isnan(), own, found)
+
+
+def with_anchors(score: Tensor, frames: Tensor, count: int, share: float, decay: float) -> Tensor:
+    """The score with so many anchors above everything else: the best tokens of frames on ever finer grids over the stream.
+
+    The newest frame and the first one are anchors, then those whose distance to the first has the largest power of two in it
+    for their age, so that those wanted later are among those kept before. The host does not wait for a device.
+
+    Args:
+        score: (tokens,), float32.
+        frames: (tokens,), the frame number of each, negative for summary tokens, which anchor nothing.
+        count: how many anchors, if there are as many.
+        share: of a frame's tokens that are anchors, one at least; a frame has as many tokens as the largest one here.
+        decay: with which power of their age the distances of anchors grow.
+    """
+    seen = frames >= 0
+    newest, first = frames.amax(), frames.masked_fill(~seen, torch.iinfo(frames.dtype).max).amin()
+    step, age = (frames - first).long(), (newest - frames).double() + 1
+    grid = (step & -step).double() / age.pow(decay)
+    grid = grid.masked_fill(frames == first, torch.inf).masked_fill(frames == newest, torch.inf)
+    rank, largest = _rank_in_frame(score, frames)
+    anchors = seen & (rank < (share * largest).round().clamp(min=1))
+    ordered = score.argsort(descending=True, stable=True)
+    ordered = ordered[grid.masked_fill(~anchors, -torch.inf)[ordered].argsort(descending=True, stable=True)][:count]
+    chosen = torch.zeros_like(seen).index_fill_(0, ordered, True)
+    return score.masked_fill(chosen & anchors, torch.inf)
+
+
+def _rank_in_frame(score: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
+    """How many tokens of its own frame score better than each, (tokens,), and the tokens of the largest frame, ()."""
+    best_first = score.argsort(descending=True, stable=True)
+    order = best_first[frames[best_first].argsort(stable=True)]  # by frame, best first
+    places = torch.arange(len(score), device=score.device)
+    begins = torch.cat((torch.ones_like(places[:1]), (frames[order].diff() != 0).long()))
+    rank = places - (places * begins).cummax(dim=0).values
+    largest = rank.masked_fill(frames[order] < 0, 0).amax() + 1
+    return torch.empty_like(rank).index_copy_(0, order, rank), largest

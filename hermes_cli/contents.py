@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,12 +50,12 @@ def contents_table(player: Player, written: str = "") -> str:
 def _wanted(written: str, layers: int) -> Sequence[int]:
     if not written:
         return range(layers)
-    name, _, number = written.partition(" ")
-    if name != "layer" or not number.strip().isdecimal() or int(number) >= layers:
+    named = re.fullmatch(r"layer\s+([0-9]{1,9})", written)
+    if named is None or int(named[1]) >= layers:
         raise UsageError(
             f"there is no {written!r} in the memory", f"write /cache, or /cache layer N with N from 0 to {layers - 1}"
         )
-    return [int(number)]
+    return [int(named[1])]
 
 
 def _read(player: Player, number: int) -> _Layer:

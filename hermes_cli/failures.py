@@ -13,7 +13,8 @@ from hermes.errors import HermesError, ResourceError, UsageError, out_of_memory
 from hermes_cli import INTERRUPTED
 from hermes_cli.terminal import ReaderGoneError, clean
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of an `OSError` that says that nothing more can be written there."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def describe(error: BaseException) -> Failure:
             return Failure(error.exit_code, error.message, error.hint)
         case typer.TyperException():
             return Failure(UsageError.exit_code, *_misused(error))
-        case OSError() if error.errno in _NO_SPACE:
+        case OSError() if error.errno in NO_SPACE:
             return Failure(ResourceError.exit_code, f"cannot write: {error.strerror}", "free some space, or write elsewhere")
     if (lacking := out_of_memory(error)) is not None:
         return Failure(

@@ -100,7 +100,7 @@ class Transport:
                 left_s = self._due_s(time_s) - self._clock()
                 if left_s <= 0:
                     return True
-                self._changed.wait(left_s)
+                self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
             return False
 
     def _due_s(self, time_s: float) -> float:

@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hermes.cache import SUMMARY_ORIGIN, Origin
+from hermes.cache import TEXT_ORIGIN, Origin
 from hermes.config import MemoryConfig
 from hermes.engine import StreamEngine
 from hermes.guidance import prompt_ids
 from hermes.models import VideoModel
 from hermes.policies import POLICIES, Guidance, Hermes, MemoryView, make_policy
+from hermes.scoring import with_anchors
 from tests.conftest import noise_frames
 
 PREFIX = 5
@@ -239,9 +240,39 @@ def test_scores_are_smoothed_with_those_of_the_same_token(data: st.DataObject) -
         assert scores.tolist() == pytest.approx(list(wanted.values()), abs=1e-6)
 
 
-def test_anchors_are_the_best_tokens_of_evenly_spaced_frames() -> None:
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_anchors_are_the_best_tokens_of_frames_on_ever_finer_grids(data: st.DataObject) -> None:
+    sizes = data.draw(st.dictionaries(st.integers(-2, 40), st.integers(1, 5), min_size=1, max_size=20))
+    sizes = {frame: size for frame, size in sorted(sizes.items()) if frame != TEXT_ORIGIN} | {
+        41: data.draw(st.integers(1, 5))
+    }
+    frames = [frame for frame, size in sizes.items() for _ in range(size)]
+    count, share, decay = (
+        data.draw(draw) for draw in (st.integers(0, 30), st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]))
+    )
+    score = torch.rand(len(frames), generator=torch.Generator().manual_seed(data.draw(st.integers(0, 99))))
+    shown = [frame for frame in sizes if frame >= 0]
+    first, newest = shown[0], shown[-1]
+    each = max(1, round(share * max(sizes[frame] for frame in shown)))
+
+    def grid(frame: int) -> float:
+        step = frame - first
+        return math.inf if frame in (first, newest) else (step & -step) / (newest - frame + 1) ** decay
+
+    wanted: list[tuple[float, float, int]] = []
+    for frame in shown:
+        own = sorted((slot for slot, other in enumerate(frames) if other == frame), key=lambda slot: -score[slot])
+        wanted += [(-grid(frame), -float(score[slot]), slot) for slot in own[:each]]
+    anchors = {slot for *_, slot in sorted(wanted)[:count]}
+    found = with_anchors(score, torch.tensor(frames, dtype=torch.int32), count, share, decay)
+    assert {slot for slot, value in enumerate(found.tolist()) if value == math.inf} == anchors
+    others = [slot for slot in range(len(frames)) if slot not in anchors]
+    assert torch.equal(found[others], score[others])
+
+
+def test_anchors_take_their_share_of_the_budget_and_scores_the_rest() -> None:
     place = place_of(dict.fromkeys(range(17), 4))
-    place[0, 5] = SUMMARY_ORIGIN  # a summary token anchors nothing
     policy = Hermes(MemoryConfig(budget=10, summaries=0, anchors=(0.0, 0.0, 0.5)))
     view = view_of([place] * 4, policy.guidance(4))
     score = policy.scores(view)[3]

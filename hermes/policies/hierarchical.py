@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from hermes.cache import SUMMARY_ORIGIN
 from hermes.compaction import KeepPlan
 from hermes.config import Role
 from hermes.policies.base import Guidance, MemoryView, Policy, top
-from hermes.policies.whole_frames import coarse_first
-from hermes.scoring import raw_score, smooth
+from hermes.scoring import raw_score, smooth, with_anchors
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,9 @@ class Hermes(Policy):
         for layer, (score, place) in enumerate(zip(scores, view.places, strict=True)):
             budget = self.config.layer_budget(layer, layers) - summaries[layer]
             anchors = round(self.config.anchor_share(layer, layers) * budget)
-            keep.append(top(_anchored(score, place[0], anchors) if anchors else score, budget, view.prefix))
+            constants = self.config.anchor_tokens, self.config.anchor_decay
+            ranked = with_anchors(score, place[0], anchors, *constants) if anchors else score
+            keep.append(top(ranked, budget, view.prefix))
         return KeepPlan(tuple(keep), summaries, self.config.summary_weighting == "count")
 
     def over_budget(self, prefix: int, lengths: Sequence[int]) -> bool:
@@ -62,20 +62,6 @@ class Hermes(Policy):
             )
             for layer, (attention, place) in enumerate(zip(view.attention, view.places, strict=True))
         ]
-
-
-def _anchored(score: Tensor, frames: Tensor, count: int) -> Tensor:
-    """The score with so many anchors above everything else: the best token of each of as many frames, in the order of ever
-    finer grids over the stream (`hermes.policies.whole_frames.coarse_first`).
-
-    Args:
-        score, frames: (visual tokens,), the frame number of a summary token is negative.
-    """
-    numbers, of_frame = torch.unique(frames, return_inverse=True)
-    best = torch.full((len(numbers),), -torch.inf, device=score.device).scatter_reduce(0, of_frame, score, "amax")
-    chosen = coarse_first([number for number in numbers.tolist() if number >= 0])[:count]
-    wanted = torch.isin(frames, torch.tensor(chosen, device=frames.device, dtype=frames.dtype))
-    return score.masked_fill(wanted & (score == best[of_frame]), torch.inf)
 
 
 def _shielded(score: Tensor, place: Tensor) -> Tensor:

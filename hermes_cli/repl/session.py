@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from prompt_toolkit import ANSI, print_formatted_text
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from hermes.config import Sampling
-from hermes.errors import UsageError
+from hermes.errors import ResourceError, UsageError
 from hermes.events import Answer, ChunkEncoded
 from hermes.sources.opening import printable
 from hermes.timecode import format_time
@@ -173,7 +173,7 @@ class Repl:
 
     def reset(self) -> None:
         """Forget everything and play on; raises as `hermes_cli.steering.begin_anew`."""
-        self.say(self._moves.reset() if self._moves.is_live else self._standing(self._moves.reset))
+        self.say(self._standing(self._moves.reset))
 
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
         """What `/show` can show."""
@@ -201,6 +201,7 @@ class Repl:
 
         Raises:
             UsageError: the format is unknown, nothing is saved, or the file is there already or cannot be made.
+            ResourceError: the disk is full.
         """
         if form not in FORMATS or not target:
             missing = "there is no file" if form in FORMATS else f"there is no format {form!r}"
@@ -208,11 +209,10 @@ class Repl:
         if self._host is None:
             raise UsageError("this run is not saved, so there are no answers to export", SAVE_NEXT_TIME)
         session = self._host.session
-        if Path(target).expanduser().exists():
-            raise UsageError(f"{printable(target)} is there already", "name another file")
-        with open_text(Path(target), force=False) as file:
-            file.write(exported(form, session.info, session.log().answers))
-        self.say(f"written to {target}")
+        answers = session.log().answers
+        with _survived(), open_text(Path(target), force=False, instead="name another file") as file:
+            file.write(exported(form, session.info, answers))
+        self.say(f"written to {printable(target)}")
 
     def _take(self, line: str) -> None:
         """A line of the user's; whatever goes wrong with it, the next one can be taken."""
@@ -249,17 +249,25 @@ class Repl:
     def _standing(self, move: Callable[[], str]) -> str:
         """Do something while the film stands still, and let it go on from wherever it is then."""
         if self._moves.is_live:
-            return move()  # what is live cannot be played again
-        self.transport.interrupt()
+            with _survived():
+                return move()  # what is live cannot be played again
         try:
+            self.transport.interrupt()
             self._film.join()
-            return move()
+            with _survived():
+                return move()
         finally:
-            self._film.join()  # Ctrl-C may have come before
+            self._await_film()  # Ctrl-C may have come before
             self.transport.resume()
             if self._failed is None:
                 self._film = self._new_film()
                 self._film.start()
+
+    def _await_film(self) -> None:
+        """Wait for the film whatever is typed: two of them must not share a memory."""
+        while self._film.is_alive():
+            with suppress(KeyboardInterrupt):
+                self._film.join()
 
     def _new_film(self) -> threading.Thread:
         return threading.Thread(target=self._play, name="hermes film", daemon=True)
@@ -270,6 +278,15 @@ class Repl:
         except Exception as error:  # belongs to the main thread
             self._failed = error
             self._prompt.close()
+
+
+@contextmanager
+def _survived() -> Iterator[None]:
+    """A disk that cannot be written fails a command, and not the run; raises `ResourceError`."""
+    try:
+        yield
+    except OSError as error:
+        raise ResourceError(f"cannot write: {error.strerror or error}", "free some space, or write elsewhere") from error
 
 
 def _about_the_answer(events: Generator[Event, None, None]) -> Generator[Event, None, None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
@@ -100,7 +101,7 @@ def _play(repl: Repl, rest: str) -> None:
 
 
 def _step(repl: Repl, rest: str) -> None:
-    if rest and not (rest.isdecimal() and 0 < int(rest) <= _MOST_STEPS):
+    if rest and not (re.fullmatch("[0-9]{1,9}", rest) and 0 < int(rest) <= _MOST_STEPS):
         raise UsageError(f"{rest!r} is no number of frames", f"write /step, or /step N with N from 1 to {_MOST_STEPS}")
     repl.transport.step(int(rest or 1))
 
