@@ -10,7 +10,6 @@ from hermes.errors import UsageError
 from hermes.sources.opening import printable
 from hermes_cli.failures import NO_SPACE
 
-
 _FORCE = "use --force to overwrite it, or another name"
 _TEXT = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
 

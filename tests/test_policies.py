@@ -248,9 +248,8 @@ def test_anchors_are_the_best_tokens_of_frames_on_ever_finer_grids(data: st.Data
         41: data.draw(st.integers(1, 5))
     }
     frames = [frame for frame, size in sizes.items() for _ in range(size)]
-    count, share, decay = (
-        data.draw(draw) for draw in (st.integers(0, 30), st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]))
-    )
+    count, share = data.draw(st.integers(0, 30)), data.draw(st.floats(0, 1))
+    decay = data.draw(st.sampled_from([0.0, 0.5, 1.0]))
     score = torch.rand(len(frames), generator=torch.Generator().manual_seed(data.draw(st.integers(0, 99))))
     shown = [frame for frame in sizes if frame >= 0]
     first, newest = shown[0], shown[-1]

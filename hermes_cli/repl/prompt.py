@@ -93,7 +93,9 @@ class Prompt:
         """End the prompt from another thread, as Ctrl-D would."""
         app = self._session.app
         if app.is_running and app.loop is not None:
-            app.loop.call_soon_threadsafe(lambda: app.exit(exception=EOFError) if app.is_running and not app.is_done else None)
+            app.loop.call_soon_threadsafe(
+                lambda: app.exit(exception=EOFError) if app.is_running and not app.is_done else None
+            )
 
     def _is_open(self) -> bool:
         text = self._session.default_buffer.text.strip()
