@@ -122,14 +122,22 @@ def _resample(score: Tensor, length: int) -> Tensor:
 def _of_the_same_token(deeper: Tensor, deeper_place: Tensor, own: Tensor, place: Tensor) -> Tensor:
     """The deeper layer's score of each token of this layer, (tokens,); its own where the deeper layer does not hold it.
 
-    Summary tokens have no origin that would tell them apart: the newest of the deeper layer stands for all.
+    What has no place of its own, summary tokens and the text between pictures, is told apart by its frame number only: the
+    first such token of the deeper layer stands for all.
     """
-    _, number = torch.unique(torch.cat((deeper_place, place), dim=1), dim=1, return_inverse=True)
-    theirs, ours = number[: len(deeper)], number[len(deeper) :]
-    known = torch.full((len(number),), torch.nan, device=own.device)
-    known[theirs] = deeper
-    found = known[ours]
-    return torch.where(found.isnan(), own, found)
+    if not len(deeper):
+        return own
+    theirs, order = _number(deeper_place).sort(stable=True)
+    ours = _number(place)
+    at = torch.searchsorted(theirs, ours).clamp(max=len(theirs) - 1)
+    return torch.where(theirs[at] == ours, deeper[order[at]], own)
+
+
+def _number(place: Tensor) -> Tensor:
+    """One number for each (frame number, row, column) of (3, tokens), in the same order: (tokens,), int64."""
+    frame, row, column = place.long()
+    number: Tensor = (frame << 32) + ((row + 1) << 16) + column + 1
+    return number
 
 
 def with_anchors(score: Tensor, frames: Tensor, count: int, share: float, decay: float) -> Tensor:
