@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from hermes.config import MemoryConfig
 
@@ -100,13 +101,12 @@ def smooth(scores: Sequence[Tensor], config: MemoryConfig, places: Sequence[Tens
     smoothed = list(scores)
     if config.smoothing_mode == "off":
         return smoothed
+    by_origin = config.smoothing_alignment == "origin"
+    same = _same_tokens(places) if by_origin else []
     for layer in range(layers - 2, -1, -1):
         own = scores[layer]
-        deeper = smoothed[layer + 1] if config.smoothing_mode == "cascade" else scores[layer + 1]
-        if config.smoothing_alignment == "origin":
-            aligned = _of_the_same_token(deeper.to(own.device), places[layer + 1].to(own.device), own, places[layer])
-        else:
-            aligned = _resample(deeper, len(own)).to(own.device)
+        deeper = (smoothed[layer + 1] if config.smoothing_mode == "cascade" else scores[layer + 1]).to(own.device)
+        aligned = _picked(deeper, own, *same[layer]) if by_origin else _resample(deeper, len(own))
         share = config.smoothing_share(layer, layers)
         smoothed[layer] = (1 - share) * own + share * aligned
     return smoothed
@@ -119,59 +119,65 @@ def _resample(score: Tensor, length: int) -> Tensor:
     return F.interpolate(score[None, None], size=length, mode="linear", align_corners=False)[0, 0]
 
 
-def _of_the_same_token(deeper: Tensor, deeper_place: Tensor, own: Tensor, place: Tensor) -> Tensor:
-    """The deeper layer's score of each token of this layer, (tokens,); its own where the deeper layer does not hold it.
+def _picked(deeper: Tensor, own: Tensor, index: Tensor, there: Tensor) -> Tensor:
+    """The deeper layer's score of each token of this layer, (tokens,); its own where the deeper layer does not hold it."""
+    if not len(deeper):
+        return own
+    return torch.where(there.to(own.device), deeper[index.to(own.device).clamp(max=len(deeper) - 1)], own)
+
+
+def _same_tokens(places: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Of each layer but the last: which token of the next deeper one is the same, (tokens,) int64, and whether any is.
 
     What has no place of its own, summary tokens and the text between pictures, is told apart by its frame number only: the
     first such token of the deeper layer stands for all.
     """
-    if not len(deeper):
-        return own
-    theirs, order = _number(deeper_place).sort(stable=True)
-    ours = _number(place)
-    at = torch.searchsorted(theirs, ours).clamp(max=len(theirs) - 1)
-    return torch.where(theirs[at] == ours, deeper[order[at]], own)
-
-
-def _number(place: Tensor) -> Tensor:
-    """One number for each (frame number, row, column) of (3, tokens), in the same order: (tokens,), int64."""
-    frame, row, column = place.long()
-    number: Tensor = (frame << 32) + ((row + 1) << 16) + column + 1
-    return number
+    lengths = [place.shape[1] for place in places]
+    frame, row, column = torch.cat([place.to(places[0].device) for place in places], dim=1).long()
+    numbers = ((frame << 32) + ((row + 1) << 16) + column + 1).split(lengths)  # in the order of frame, row, column
+    padded = pad_sequence(list(numbers), batch_first=True, padding_value=2.0**62)  # (layers, tokens), beyond all numbers
+    deeper, order = padded[1:].sort(dim=1, stable=True)
+    at = torch.searchsorted(deeper, padded[:-1].contiguous()).clamp(max=padded.shape[1] - 1)
+    there, index = deeper.gather(1, at) == padded[:-1], order.gather(1, at)
+    return [(index[layer, :length], there[layer, :length]) for layer, length in enumerate(lengths[:-1])]
 
 
 def with_anchors(score: Tensor, frames: Tensor, count: int, share: float, decay: float) -> Tensor:
-    """The score with so many anchors above everything else: the best tokens of frames on ever finer grids over the stream.
+    """The scores of layers with so many anchors above everything else: the best tokens of frames on ever finer grids over
+    the stream.
 
     The newest frame and the first one are anchors, then those whose distance to the first has the largest power of two in it
     for their age, so that those wanted later are among those kept before. The host does not wait for a device.
 
     Args:
-        score: (tokens,), float32.
-        frames: (tokens,), the frame number of each, negative for summary tokens, which anchor nothing.
-        count: how many anchors, if there are as many.
-        share: of a frame's tokens that are anchors, one at least; a frame has as many tokens as the largest one here.
+        score: (layers, tokens), float32.
+        frames: (layers, tokens), the frame number of each, negative for summary tokens, which anchor nothing.
+        count: how many anchors a layer has, if it has as many frames.
+        share: of a frame's tokens that are anchors, one at least; the largest frame of a layer says how many one has.
         decay: with which power of their age the distances of anchors grow.
     """
     seen = frames >= 0
-    newest, first = frames.amax(), frames.masked_fill(~seen, torch.iinfo(frames.dtype).max).amin()
+    newest = frames.amax(dim=1, keepdim=True)
+    first = frames.masked_fill(~seen, torch.iinfo(frames.dtype).max).amin(dim=1, keepdim=True)
     step, age = (frames - first).long(), (newest - frames).double() + 1
     grid = (step & -step).double() / age.pow(decay)
-    grid = grid.masked_fill(frames == first, torch.inf).masked_fill(frames == newest, torch.inf)
+    grid = grid.masked_fill((frames == first) | (frames == newest), torch.inf)
     rank, largest = _rank_in_frame(score, frames)
     anchors = seen & (rank < (share * largest).round().clamp(min=1))
-    ordered = score.argsort(descending=True, stable=True)
-    ordered = ordered[grid.masked_fill(~anchors, -torch.inf)[ordered].argsort(descending=True, stable=True)][:count]
-    chosen = torch.zeros_like(seen).index_fill_(0, ordered, True)
+    order = score.argsort(dim=1, descending=True, stable=True)
+    finest = grid.masked_fill(~anchors, -torch.inf).gather(1, order).argsort(dim=1, descending=True, stable=True)
+    chosen = torch.zeros_like(seen).scatter(1, order.gather(1, finest)[:, :count], value=True)
     return score.masked_fill(chosen & anchors, torch.inf)
 
 
 def _rank_in_frame(score: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
-    """How many tokens of its own frame score better than each, (tokens,), and the tokens of the largest frame, ()."""
-    best_first = score.argsort(descending=True, stable=True)
-    order = best_first[frames[best_first].argsort(stable=True)]  # by frame, best first
-    places = torch.arange(len(score), device=score.device)
-    begins = torch.cat((torch.ones_like(places[:1]), (frames[order].diff() != 0).long()))
-    rank = places - (places * begins).cummax(dim=0).values
-    largest = rank.masked_fill(frames[order] < 0, 0).amax() + 1
-    return torch.empty_like(rank).index_copy_(0, order, rank), largest
+    """How many tokens of its own frame score better than each, (layers, tokens), and the tokens of the largest frame of each
+    layer, (layers, 1)."""
+    best_first = score.argsort(dim=1, descending=True, stable=True)
+    order = best_first.gather(1, frames.gather(1, best_first).argsort(dim=1, stable=True))  # by frame, best first
+    ordered = frames.gather(1, order)
+    begins = F.pad(ordered.diff(dim=1) != 0, (1, 0), value=True)
+    places = torch.arange(score.shape[1], device=score.device)
+    rank = places - (places * begins).cummax(dim=1).values
+    largest = rank.masked_fill(ordered < 0, 0).amax(dim=1, keepdim=True) + 1
+    return torch.empty_like(rank).scatter(1, order, rank), largest

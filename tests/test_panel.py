@@ -59,7 +59,7 @@ def watched(engine: StreamEngine, state: PanelState, frames: int) -> PanelState:
 def run(small_model: Callable[..., VideoModel]) -> PanelState:
     """42 frames of a film of 100 s, played into a memory of 64 tokens by a model of ten layers."""
     model = small_model(layers=10)
-    config = MemoryConfig(budget=64, chunk_frames=4, reindex="eager")
+    config = MemoryConfig.preset("paper", budget=64, chunk_frames=4, reindex="eager")
     goal = Goal(0.0, 100.0, config.budget)
     setting = Setting("door.mp4", model.name, "hermes", config.roles(model.layers), model.max_positions, goal)
     return watched(StreamEngine(model, config), PanelState(setting), 42)

@@ -264,7 +264,8 @@ def test_anchors_are_the_best_tokens_of_frames_on_ever_finer_grids(data: st.Data
         own = sorted((slot for slot, other in enumerate(frames) if other == frame), key=lambda slot: -score[slot])
         wanted += [(-grid(frame), -float(score[slot]), slot) for slot in own[:each]]
     anchors = {slot for *_, slot in sorted(wanted)[:count]}
-    found = with_anchors(score, torch.tensor(frames, dtype=torch.int32), count, share, decay)
+    twice = torch.stack((torch.rand(len(frames)), score))  # layers do not disturb each other
+    found = with_anchors(twice, torch.tensor([frames] * 2, dtype=torch.int32), count, share, decay)[1]
     assert {slot for slot, value in enumerate(found.tolist()) if value == math.inf} == anchors
     others = [slot for slot in range(len(frames)) if slot not in anchors]
     assert torch.equal(found[others], score[others])

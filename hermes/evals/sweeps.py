@@ -70,13 +70,15 @@ SWEEPS: dict[str, tuple[Arm, ...]] = {
         Arm("four", changes={"summaries": 4}),
         Arm("none", changes={"summaries": 0}),
     ),
-    "alignment": tuple(Arm(how, changes={"smoothing_alignment": how}) for how in ("index", "origin")),
+    "alignment": tuple(Arm(how, changes={"smoothing_alignment": how}) for how in ("origin", "index")),
     "anchors": (
+        *(_anchors(f"all, {share:g}", share, share, share) for share in (0.9, 0.7, 0.5, 1.0)),
+        _anchors("middle and deep, 0.9", 0.0, 0.9, 0.9),
+        _anchors("deep, 0.9", 0.0, 0.0, 0.9),
         _anchors("none", 0.0, 0.0, 0.0),
-        _anchors("deep", 0.0, 0.0, 0.5),
-        _anchors("middle and deep", 0.0, 0.5, 0.5),
-        *(_anchors(f"all, {share:g}", share, share, share) for share in (0.3, 0.5, 0.7)),
     ),
+    "anchor-decay": tuple(Arm(f"{power:g}", changes={"anchor_decay": power}) for power in (1.0, 0.0, 0.5, 1.5)),
+    "anchor-tokens": tuple(Arm(f"{share:g}", changes={"anchor_tokens": share}) for share in (0.25, 0.5, 1.0)),
     "layer-budgets": tuple(
         Arm("/".join(f"{weight:g}" for weight in weights), changes={"layer_budgets": weights})
         for weights in ((1.0, 1.0, 1.0), (1.3, 1.0, 0.7), (0.7, 1.6, 0.7), (0.7, 1.0, 1.3))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
+import torch
 from torch import Tensor
 
 from hermes.cache import SUMMARY_ORIGIN
@@ -32,14 +34,24 @@ class Hermes(Policy):
             scores = [_shielded(score, place) for score, place in zip(scores, view.places, strict=True)]
         layers = len(scores)
         summaries = tuple(self.config.summaries if role is Role.DEEP else 0 for role in self.config.roles(layers))
-        keep = []
-        for layer, (score, place) in enumerate(zip(scores, view.places, strict=True)):
-            budget = self.config.layer_budget(layer, layers) - summaries[layer]
-            anchors = round(self.config.anchor_share(layer, layers) * budget)
-            constants = self.config.anchor_tokens, self.config.anchor_decay
-            ranked = with_anchors(score, place[0], anchors, *constants) if anchors else score
-            keep.append(top(ranked, budget, view.prefix))
-        return KeepPlan(tuple(keep), summaries, self.config.summary_weighting == "count")
+        budgets = [self.config.layer_budget(layer, layers) - summaries[layer] for layer in range(layers)]
+        if any(self.config.anchors):
+            scores = self._anchored(scores, view.places, budgets)
+        keep = tuple(top(score, budget, view.prefix) for score, budget in zip(scores, budgets, strict=True))
+        return KeepPlan(keep, summaries, self.config.summary_weighting == "count")
+
+    def _anchored(self, scores: Sequence[Tensor], places: Sequence[Tensor], budgets: Sequence[int]) -> list[Tensor]:
+        """The scores with anchors above everything else; neighbours that are alike are done together."""
+        layers = len(scores)
+        counts = [round(self.config.anchor_share(layer, layers) * budgets[layer]) for layer in range(layers)]
+        alike = [(score.device, len(score), count) for score, count in zip(scores, counts, strict=True)]
+        anchored: list[Tensor] = []
+        for (_, _, count), group in groupby(range(layers), key=alike.__getitem__):
+            members = list(group)
+            score = torch.stack([scores[layer] for layer in members])
+            frames = torch.stack([places[layer][0] for layer in members])
+            anchored += with_anchors(score, frames, count, self.config.anchor_tokens, self.config.anchor_decay)
+        return anchored
 
     def over_budget(self, prefix: int, lengths: Sequence[int]) -> bool:
         layers, uncounted = len(lengths), 0 if self.config.trigger_includes_prefix else prefix
