@@ -238,5 +238,5 @@ PRESETS = {
         _PAPER, guidance="embedding", trigger_includes_prefix=True, chunk_positions="restart", shared_rotation=True
     ),
 }
-"""`default`: what measured best on the embedded world (README). `paper`: the equations, open constants as in the released Qwen
-path, which matches eq. 3. `llava-code`, `qwen-code`: the two paths of the released code."""
+"""`default`: what measured best on the embedded world (README). `paper`: the equations, open constants as in the released
+Qwen path, which matches eq. 3. `llava-code`, `qwen-code`: the two paths of the released code."""

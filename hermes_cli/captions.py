@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,9 +16,11 @@ from hermes.sessions import Session, SessionStore, SourceIdentity
 from hermes.sources.opening import printable
 from hermes.timecode import format_time
 from hermes_cli.answers import Answers
+from hermes_cli.export import without_arrows
 from hermes_cli.player import Asking
 from hermes_cli.records import Record
 from hermes_cli.terminal import json_line
+from hermes_cli.writing import expanded
 
 _PLAN, _CAPTION = "captions", "caption"  # types of records in the log of a session
 
@@ -40,7 +43,7 @@ class Caption:
 
 def _srt(caption: Caption) -> str:
     times = _times(caption).replace(".", ",")
-    return f"{caption.number}\n{times}\n{caption.text.replace('-->', '->')}\n\n"
+    return f"{caption.number}\n{times}\n{without_arrows(caption.text)}\n\n"
 
 
 def _vtt(caption: Caption) -> str:
@@ -172,7 +175,7 @@ def interrupted(source: str, file: Path) -> Interrupted:
     for session in SessionStore().sessions():
         there = session.info.source
         plan = _plan(session) if there.same_as(named) else None
-        if plan is not None and plan.file == absolute:
+        if plan is not None and os.path.realpath(plan.file) == os.path.realpath(absolute):
             session.info = replace(session.info, source=there.now_at(named))
             return Interrupted(session, plan, _whole(session, plan, file))
     raise UsageError(
@@ -222,4 +225,4 @@ def _of(kind: Callable[..., Any], record: Mapping[str, Any]) -> Any:
 
 
 def _absolute(file: Path) -> str:
-    return str(file.expanduser().absolute())
+    return str(expanded(file).absolute())

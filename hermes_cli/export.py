@@ -47,6 +47,11 @@ class Cue:
         return "\n".join(line for line in f"{self.question}\n{self.answer}".split("\n") if line.strip()) or "-"
 
 
+def without_arrows(text: str) -> str:
+    """A text for SubRip, which has no escapes: an arrow in it would be taken for a time line."""
+    return _ARROW.sub("->", text)
+
+
 def cues(answers: Sequence[dict[str, Any]]) -> list[Cue]:
     """The answers of a log in order of time. Those of one moment are shown together, so that none has no length.
 
@@ -70,10 +75,10 @@ def _txt(info: SessionInfo, answers: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _srt(info: SessionInfo, answers: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """SubRip: it has no escapes, and an arrow in a text would be taken for a time line."""
+    """SubRip."""
     for number, cue in enumerate(cues(answers), 1):
         times = f"{cue.start} --> {cue.end}".replace(".", ",")
-        yield f"{number}\n{times}\n{_ARROW.sub('->', cue.lines)}\n\n"
+        yield f"{number}\n{times}\n{without_arrows(cue.lines)}\n\n"
 
 
 def _vtt(info: SessionInfo, answers: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
@@ -23,6 +25,43 @@ def open_text(file: Path, force: bool, instead: str = _FORCE) -> TextIO:
     return cast("TextIO", _opened(file, _new(force, "t"), instead, **_TEXT))
 
 
+def write_text(file: Path, text: str, force: bool, instead: str = _FORCE) -> None:
+    """Make a text file with that in it; what cannot be written whole is no new file. Arguments and errors as `open_text`."""
+    try:
+        with open_text(file, force, instead) as opened:
+            opened.write(text)
+    except OSError:
+        if not force:
+            expanded(file).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def promised_text(file: Path, force: bool) -> Iterator[Callable[[], TextIO]]:
+    """Be sure that a text file can be made, and make it only when that is asked for; else all stays as it was.
+
+    Yields: makes the file, as `open_text`.
+
+    Raises:
+        UsageError: as `open_bytes`.
+    """
+    path = expanded(file)
+    is_there = force and path.exists()
+    with cast("BinaryIO", _opened(path, "ab" if is_there else "xb", _FORCE)):
+        begun = False
+
+    def begin() -> TextIO:
+        nonlocal begun
+        begun = True
+        return open_text(path, force=True)
+
+    try:
+        yield begin
+    finally:
+        if not (is_there or begun):
+            path.unlink(missing_ok=True)
+
+
 def reopen_text(file: Path, nbytes: int) -> TextIO:
     """A text file as of `open_text` to go on with, cut off behind so many bytes; raises as `open_bytes`."""
     opened = cast("TextIO", _opened(file, "r+t", _FORCE, **_TEXT))
@@ -41,18 +80,27 @@ def open_bytes(file: Path, force: bool) -> BinaryIO:
     return cast("BinaryIO", _opened(file, _new(force, "b"), _FORCE))
 
 
+def expanded(file: Path) -> Path:
+    """A path without its `~`; raises `UsageError` for one of a user who does not exist."""
+    try:
+        return file.expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"there is no home folder for {printable(str(file))}", "write out its path") from error
+
+
 def _new(force: bool, kind: str) -> str:
     return ("w" if force else "x") + kind
 
 
 def _opened(file: Path, mode: str, instead: str, **text: str) -> object:
-    name = printable(str(file))
+    name, path = printable(str(file)), expanded(file)
     try:
-        return file.expanduser().open(mode, **text)  # type: ignore[call-overload]
+        return path.open(mode, **text)  # type: ignore[call-overload]
     except FileExistsError as error:
         raise UsageError(f"{name} is there already", instead) from error
-    except (OSError, ValueError, RuntimeError) as error:  # the latter two for a zero byte, and a ~user who does not exist
-        if isinstance(error, OSError) and error.errno in NO_SPACE:
+    except OSError as error:
+        if error.errno in NO_SPACE:
             raise
-        reason = error.strerror if isinstance(error, OSError) else str(error).rstrip(".").lower()
-        raise UsageError(f"cannot write {name}: {reason}", "check its name and its folder") from error
+        raise UsageError(f"cannot write {name}: {error.strerror}", "check its name and its folder") from error
+    except ValueError as error:
+        raise UsageError(f"cannot write {name}: {error}", "check its name") from error  # there is a zero byte in it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -232,3 +233,26 @@ def test_averages_say_of_what() -> None:
     assert shares["mean of 3 tasks"] == pytest.approx({"official": 1 / 3, "right": 2 / 3})
     assert shares["mean of the tasks of real-time"] == pytest.approx({"official": 0.5, "right": 0.5})
     assert shares["mean of the means of backward and real-time"] == pytest.approx({"official": 0.25, "right": 0.75})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("video", "x" * 5000), ("realtime", 10**400), ("realtime", 1e300), ("question", "\ud800"), ("id", 10**400)],
+)
+def test_no_value_of_a_field_ends_the_reading(field: str, value: object, tmp_path: Path) -> None:
+    file = datasets.ovobench(tmp_path) / "ovo_bench_new.json"
+    rows = json.loads(file.read_text())
+    rows[0][field] = value
+    file.write_text(json.dumps(rows))
+    found = DATASETS["ovobench"].load(tmp_path, None, None)
+    assert len(found.questions) + len(found.skipped) == 4
+    assert all(len(line) < 150 for line in found.skipped)
+
+
+def test_long_numbers_name_a_question_in_full(tmp_path: Path) -> None:
+    file = datasets.ovobench(tmp_path) / "ovo_bench_new.json"
+    rows = json.loads(file.read_text())
+    rows[0]["id"], rows[1]["id"] = 12345678, 12345679
+    file.write_text(json.dumps(rows))
+    names = [question.id for question in DATASETS["ovobench"].load(tmp_path, None, None).questions]
+    assert names[:2] == ["12345678", "12345679"]

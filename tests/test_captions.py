@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hermes.sessions import SessionStore
+from hermes_cli.captions import Caption, Plan
 from tests.test_recall import MEMORY, start, wait_for
 from tests.test_recall import film as film  # noqa: PLC0414 - fixtures
 from tests.test_recall import run as run  # noqa: PLC0414
@@ -92,3 +93,28 @@ def test_what_cannot_be_gone_on_with_is_refused_and_left_alone(run: Any, film: P
     assert "is not as session" in refused(film, "-c", "-o", file)
     file.unlink()
     assert "cannot be read" in refused(film, "-c", "-o", file)
+
+
+def test_a_run_that_never_began_leaves_every_file_as_it_was(run: Any, film: Path, tmp_path: Path) -> None:
+    there, new = tmp_path / "there.vtt", tmp_path / "new.vtt"
+    there.write_text("mine")
+    (tmp_path / "folder").mkdir()
+    for code, flags in ((4, ("-m", "nowhere", "--offline")), (2, (*MEMORY, "--question", 600 * "What? "))):
+        assert run("caption", film, *flags, "-o", new)[0] == code
+        assert run("caption", film, *flags, "-o", there, "--force")[0] == code
+    assert (there.read_text(), new.exists()) == ("mine", False)
+    for name in (300 * "n", "~nobody-of-that-name/film"):
+        assert run("caption", film, *MEMORY, "-o", f"{name}.vtt")[0] == 2
+        assert run("caption", film, "-c", "-o", f"{name}.vtt")[0] == 2
+    assert run("caption", film, *MEMORY, "-o", there, "--force")[0] == 0
+    whole = there.read_text()
+    assert whole.startswith("WEBVTT")
+    assert run("caption", film, "-c", "-o", tmp_path / "folder" / ".." / "there.vtt")[0] == 0
+    assert there.read_text() == whole
+
+
+def test_no_text_can_look_like_the_time_of_a_caption(tmp_path: Path) -> None:
+    text = "a --> b ---> c -----> d"
+    for suffix in ("srt", "vtt"):
+        written = Plan.of(tmp_path / f"film.{suffix}", 5.0, "What?", False).written([Caption(1, 0.0, 5.0, text)])
+        assert written.count(b"-->") == 1

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from hermes.engine import StreamEngine
 from hermes.errors import UsageError
 from hermes.evals.breakdown import comparisons, labels, shares
 from hermes.evals.choices import OPTIONS, options
+from hermes.evals.journal import Journal
 from hermes.evals.shapes import PICTURE_SIZE, Sample, ShapesTask, evaluate_shapes, normalise
 from hermes.evals.statistics import Accuracy, Paired, cluster_interval
 from hermes.evals.sweeps import SWEEPS
@@ -28,6 +29,7 @@ from hermes.tiny.language import listing, sentence
 from hermes.tiny.questions import QUESTION_TYPES, sample_questions
 from hermes.tiny.render import video_frames
 from hermes.tiny.world import RandomSource, make_video
+from hermes_cli import INTERRUPTED
 from hermes_cli.app import main
 
 SMALL = ["eval", "shapes", "--frames", "8,12", "--videos", "2", "--questions", "3", "--budget", "16", "--chunk", "4"]
@@ -238,6 +240,41 @@ def test_a_run_that_was_cut_short_ends_like_a_whole_one(
     assert main(command) == 2
 
 
+def test_an_interrupted_run_shows_what_was_answered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = Journal.add
+
+    def interrupted(journal: Journal, sample: Mapping[str, object]) -> None:
+        add(journal, sample)
+        if len(journal.done) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journal, "add", interrupted)
+    command = [*SMALL, "--policy", "full", "-o", "json", "--save", str(tmp_path / "samples.jsonl")]
+    assert main(command) == INTERRUPTED
+    captured = capsys.readouterr()
+    shown = json.loads(captured.out)
+    assert not shown["complete"]
+    assert sum(result["total"] for result in shown["results"]) == 4
+    assert "--resume" in captured.err
+
+
+@pytest.mark.parametrize(
+    "edited", [{"answer": 5}, {"options": None}, {"age": "x"}, {"right": "x"}, {"traced_by_chance": "x"}]
+)
+def test_an_edited_sample_is_asked_again(
+    edited: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "samples.jsonl"
+    command = [*SMALL, "--policy", "full", "--evidence", "-o", "json", "--save", str(file)]
+    assert main(command) == 0
+    whole, (first, *lines) = capsys.readouterr().out, file.read_text().splitlines()
+    file.write_text("\n".join([first, *(json.dumps(json.loads(line) | edited) for line in lines)]) + "\n")
+    assert main([*command, "--resume"]) == 0
+    assert capsys.readouterr().out == whole
+
+
 def test_the_picture_names_every_arm_and_age(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "ages.svg"
     assert main([*SMALL, "--frames", "40", "--policy", "full,fifo", "--plot", str(file)]) == 0
@@ -273,6 +310,9 @@ def test_without_matplotlib_a_picture_is_refused_before_the_work(
         ["--plot", "ages.pdf"],
         ["--plot", "no/such/folder/ages.png"],
         ["--save", "no/such/folder/samples.jsonl"],
+        ["--save", "x" * 300],
+        ["--policy", ""],
+        ["--frames", "9999999999"],
     ],
 )
 def test_the_command_refuses_what_it_does_not_know(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from hermes.errors import UsageError
 from hermes.sessions import SessionStore
 from hermes.tiny.clip import write_clip
 from hermes.tiny.world import RandomSource, make_video
+from hermes_cli.contents import contents_table
+from hermes_cli.repl import slash
+from hermes_cli.transport import Transport
 from tests.terminal import Terminal
 
 MEMORY = ("-m", "tiny", "--chunk", "4", "--budget", "24")
@@ -155,3 +161,48 @@ def test_a_cancelled_answer_is_no_longer_under_way(film: Path) -> None:
         terminal.send("/status\r")
         terminal.wait_for(r"/status\n[\s\S]*ended")
         assert "answering" not in terminal.text.rpartition("/status")[2]
+
+
+def test_a_full_disk_costs_what_it_would_have_kept_and_nothing_else(film: Path, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    if not hasattr(resource, "prlimit"):
+        pytest.skip("no other process can be given a limit")
+    exported = tmp_path / "talk.srt"
+    with Terminal("watch", film, *MEMORY, "--panel", "off") as terminal:
+        terminal.wait_for(r"hermes 00:00:15 >>> ")
+        terminal.send("What is on screen now?\r")
+        terminal.wait_for("drew on")
+        resource.prlimit(terminal.process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        terminal.send("/reset\r")
+        terminal.wait_for(r"/reset\n[\s\S]*error: cannot write: .*\nhint: free some space")
+        terminal.send(f"/export srt {exported}\r")
+        terminal.wait_for(r"/export srt [\s\S]*error: cannot write: .*\nhint: free some space")
+        terminal.send("What is there?\r")
+        terminal.wait_for(r"What is there\?\n[A-Z].*\.\n[\s\S]*warning: answers are no longer saved")
+        terminal.send("/bye\r")
+        assert terminal.wait_for_end() == 0
+        assert "exception" not in terminal.text.lower()
+    assert not exported.exists()
+    assert len(SessionStore().latest().log().answers) == 1
+
+
+def test_what_is_too_slow_or_nowhere_fails_a_command_and_not_the_run(film: Path) -> None:
+    with Terminal("watch", film, *MEMORY, "--panel", "off", "--speed", "1e-300") as terminal:
+        terminal.wait_for(r"hermes 00:00:00 >>> ask")
+        terminal.send("/speed fast\r")
+        terminal.wait_for(r"hermes 00:00:15 >>> ask")
+        terminal.send(f"/export srt {300 * 'n'}\r/export srt ~nobody-of-that-name/talk.srt\r")
+        terminal.wait_for(
+            r"cannot write n[\s\S]*hint: check its name[\s\S]*no home folder for ~nobody[\s\S]*hint: write out"
+        )
+        terminal.send("\x04")
+        assert terminal.wait_for_end() == 0
+
+
+def test_a_number_with_thousands_of_digits_is_refused_as_any_other() -> None:
+    repl: Any = SimpleNamespace(transport=Transport())
+    player: Any = SimpleNamespace(engine=SimpleNamespace(model=SimpleNamespace(layers=3)))
+    with pytest.raises(UsageError, match="no number of frames"):
+        slash.run(repl, f"/step {5000 * '1'}")
+    with pytest.raises(UsageError, match="in the memory"):
+        contents_table(player, f"layer {5000 * '1'}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,9 @@ from typing import Any
 
 from hermes.errors import SourceError, UsageError
 from hermes.evals.question import LETTERS, Question, Questions
+
+_LONGEST_S = 1e9
+_LONGEST_SHOWN = 60  # characters of a wrong value
 
 
 class RowError(Exception):
@@ -72,10 +76,10 @@ def find_annotations(data: Path, given: Path | None, names: Sequence[str]) -> Pa
         UsageError: the folder does not exist.
         SourceError: the file does not; the message names what was looked for.
     """
-    if not data.is_dir():
+    if not is_folder(data):
         raise UsageError(f"--data {data}: no such folder", "give the folder that the benchmark was downloaded to")
     candidates = [given] if given else [data / name for name in names]
-    found = next((path for path in candidates if path.exists()), None)
+    found = next((path for path in candidates if is_there(path)), None)
     if found is None:
         listed = " or ".join(str(path) for path in candidates)
         raise SourceError(f"no annotations: looked for {listed}", "download them there, or name them with --annotations")
@@ -85,11 +89,23 @@ def find_annotations(data: Path, given: Path | None, names: Sequence[str]) -> Pa
 def find_video(data: Path, *names: str) -> Path:
     """The first of these paths that exists in the folder of the data or its `videos`; the first of all where none does."""
     candidates = [data / folder / name for name in names for folder in ("", "videos")]  # an absolute name stays itself
-    return next((path for path in candidates if path.exists()), candidates[0])
+    return next((path for path in candidates if is_there(path)), candidates[0])
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is such a file or folder; there is none of a name that no file system takes."""
+    return os.path.exists(path)  # noqa: PTH110 - of such a name `Path.exists` raises
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; see `is_there`."""
+    return os.path.isdir(path)  # noqa: PTH112 - as above
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; raises `SourceError` where there is none."""
+    if is_there(path) and not path.is_file():  # reading a device may never end
+        raise SourceError(f"annotations {path} cannot be read: it is no file", "check --annotations")
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
@@ -115,11 +131,13 @@ def mapping(row: object) -> Mapping[str, Any]:
 def text(row: Mapping[str, Any], *fields: str) -> str:
     """The first of the fields that is there, as text that is not empty; raises `RowError`."""
     value = next((row[field] for field in fields if row.get(field) is not None), None)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        value = f"{value:g}"
+    if isinstance(value, float) and math.isfinite(value):
+        value = f"{value:.15g}"
+    elif isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise RowError(f"has no {fields[0]}")
-    return value.strip()
+    return _unicode(value.strip(), fields[0])
 
 
 def seconds(row: Mapping[str, Any], field: str) -> float:
@@ -129,17 +147,32 @@ def seconds(row: Mapping[str, Any], field: str) -> float:
         try:
             value = float(value)
         except ValueError:
-            raise RowError(f"its {field} {value!r} is no number") from None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
-        raise RowError(f"its {field} {value!r} is no time" if field in row else f"has no {field}")
+            raise RowError(f"its {field} {shown(value)} is no number") from None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < _LONGEST_S:
+        raise RowError(f"its {field} {shown(value)} is no time" if field in row else f"has no {field}")
     return float(value)
+
+
+def _unicode(written: str, what: str) -> str:
+    """A text as it is; raises `RowError` for half a surrogate pair, which JSON can write and no tokenizer reads."""
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        raise RowError(f"its {what} is no text") from None
+    return written
+
+
+def shown(value: object) -> str:
+    """A value that is wrong, as a message shows it."""
+    shown = repr(value)
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
 def clock(written: str) -> float:
     """Seconds of `HH:MM:SS` or `MM:SS`, with or without brackets around; raises `RowError` for anything else."""
     parts = re.fullmatch(r"\[?\s*(?:(\d{1,2}):)?([0-5]?\d):([0-5]\d(?:\.\d+)?)\s*\]?", written.strip())
     if not parts:
-        raise RowError(f"its time {written!r} cannot be read")
+        raise RowError(f"its time {shown(written)} cannot be read")
     return int(parts[1] or 0) * 3600 + int(parts[2]) * 60 + float(parts[3])
 
 
@@ -152,9 +185,10 @@ def options(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         try:
             value = ast.literal_eval(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             raise RowError("its options cannot be read") from None
-    listed = [str(option).strip() for option in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    listed = [_unicode(str(option).strip(), "options") for option in value] if is_list else []  # type: ignore[attr-defined]
     if not 2 <= len(listed) <= len(LETTERS):
         raise RowError(f"has {len(listed)} options")
     marked = [re.match(rf"\(?{letter}[).:]\s*", option) for letter, option in zip(LETTERS, listed, strict=False)]
@@ -168,7 +202,7 @@ def lettered(written: str, choices: Sequence[str]) -> int:
     letter = re.fullmatch(r"\W*([A-Za-z])(?:\W.*)?", written.strip(), re.DOTALL)
     index = LETTERS.find(letter[1].upper()) if letter else -1
     if not 0 <= index < len(choices):
-        raise RowError(f"its answer {written!r} is none of its {len(choices)} options")
+        raise RowError(f"its answer {shown(written)} is none of its {len(choices)} options")
     return index
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hermes.errors import UsageError
-from hermes.sessions.log import append_record, read_log
+from hermes.sessions.log import Log, append_record, read_log
 
 
 class Journal:
@@ -19,6 +19,7 @@ class Journal:
         path: of the file; None keeps everything in this process only.
         settings: all that a result depends on, as JSON; results of other settings are never mixed in.
         resume: go on with a file that is already there.
+        is_whole: whether a record that is found there holds what a sample should; others are made again.
 
     Attributes:
         done: finished samples by their `id`, those found in the file and those added since.
@@ -28,24 +29,32 @@ class Journal:
         OSError: it cannot be read or written.
     """
 
-    def __init__(self, path: Path | None, settings: Mapping[str, Any], resume: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        settings: Mapping[str, Any],
+        resume: bool = False,
+        is_whole: Callable[[Mapping[str, Any]], bool] = lambda record: True,
+    ) -> None:
         self.path = path
         self.done: dict[str, dict[str, Any]] = {}
         header = {"type": "settings", "fingerprint": fingerprint(settings), "settings": json.loads(json.dumps(settings))}
         if path is None:
             return
-        if not path.exists():
-            append_record(path, header)
-            return
-        if not resume:
+        is_new = not path.exists()
+        if not (is_new or resume):
             raise UsageError(f"{path} is there already", "give --resume to go on with it, or another name")
         log = read_log(path)
+        if is_new or log == Log(path, ()):  # nothing was kept where a run ended before its first line
+            append_record(path, header)
+            return
         if log.fault is not None:
             raise UsageError(f"{path} cannot be read: {log.fault}", "give another name")
         first = next(iter(log), None)
         if first is None or first.get("fingerprint") != header["fingerprint"]:
             raise UsageError(f"{path} holds results of other settings{_difference(first, header)}", "give another name")
-        self.done = {record["id"]: record for record in log if record.get("type") == "sample" and "id" in record}
+        samples = [record for record in log if record.get("type") == "sample" and isinstance(record.get("id"), str)]
+        self.done = {record["id"]: record for record in samples if is_whole(record)}
 
     def add(self, sample: Mapping[str, Any]) -> None:
         """Keep a finished sample, a JSON object with an `id` of its own; it is on the disk before this returns."""

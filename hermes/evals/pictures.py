@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hermes.errors import SourceError
+from hermes.evals.annotations import is_folder
 from hermes.evals.question import Clip
 from hermes.sources import Picture, Report, Source, SourceInfo, open_source
 
@@ -24,7 +25,7 @@ def open_clip(clip: Clip) -> Source:
     """The source behind a clip; raises `SourceError` where it cannot be opened."""
     if clip.path.suffix == ".npy":
         return _array(clip.path, clip.fps or 1.0)
-    if clip.path.is_dir():
+    if is_folder(clip.path):
         return _folder(clip.path, clip.fps or 1.0)
     return open_source(clip.path)
 
@@ -59,7 +60,7 @@ def _array(path: Path, fps: float) -> Source:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise SourceError(f"{path}: no such file", "check the path") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, OverflowError) as error:
         raise SourceError(f"{path} is no array of pictures that can be read", _DAMAGED) from error
     if array.ndim != 4 or array.shape[-1] != 3 or array.dtype != np.uint8 or 0 in array.shape:
         form = f"{array.shape}, {array.dtype}"

@@ -9,6 +9,9 @@ from string import ascii_uppercase
 LETTERS = ascii_uppercase
 """What the options of a multiple choice are called, in order."""
 
+SLOWEST_FPS, FASTEST_FPS = 0.001, 1000.0
+"""Pictures a second of arrays and folders of pictures."""
+
 
 @dataclass(frozen=True)
 class Clip:

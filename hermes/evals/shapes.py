@@ -30,6 +30,7 @@ from hermes.tiny.world import RandomSource, Video, make_video
 
 GROUPS = ("realtime", "backward")
 PICTURE_SIZE = 48  # pixels per side, what the embedded model looks at
+LONGEST = 100_000  # frames of a video, whose pictures are all in memory at once
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class ShapesTask:
     def __post_init__(self) -> None:
         if self.frames < 2 or self.videos < 1 or self.questions < 1:
             raise UsageError("nothing to evaluate", "use at least 2 frames, 1 video and 1 question")
+        if self.frames > LONGEST:
+            raise UsageError(f"{self.frames} frames are too many for one video", f"use at most {LONGEST}")
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,11 @@ def _play(
     constants = arm.config(config)
     engine = StreamEngine(model, constants, make_policy(arm.policy, constants), prompt_style)
     names = {number: f"{clip.task.frames}/{clip.index}/{number}/{arm.name}" for number, _ in clip.questions}
-    done = {number: sample for number, name in names.items() if (sample := _restored(journal.done.get(name, {})))}
+    done = {
+        number: sample
+        for number, question in clip.questions
+        if (sample := _restored(journal.done.get(names[number], {}), arm, clip, number, question))
+    }
     if arm.remember and len(done) < len(names):  # each answer depends on those before it
         done = {}
     for number, question in clip.questions:
@@ -183,9 +190,33 @@ def _play(
 def _asked(engine: StreamEngine, arm: Arm, clip: _Clip, number: int, question: Question) -> Sample:
     *_, answer = engine.ask(question.text, Sampling(max_new_tokens=64), remember=arm.remember)
     assert isinstance(answer, Answer)
-    ends = [min(end, question.frames_seen) for _, end in question.evidence]
     scene = question.evidence[0] if len(question.evidence) == 1 else None
     offered = clip.options(number, question)
+    return _sample(
+        arm,
+        clip,
+        number,
+        question,
+        answer=answer.text,
+        traced=_traced(answer.evidence, scene) if scene else None,
+        traced_by_chance=chance(answer.evidence, scene, question.frames_seen - 1) if scene else None,
+        chosen=max(offered, key=lambda text: engine.log_likelihood(question.text, text), default=None),
+    )
+
+
+def _sample(
+    arm: Arm,
+    clip: _Clip,
+    number: int,
+    question: Question,
+    *,
+    answer: str,
+    traced: bool | None,
+    traced_by_chance: float | None,
+    chosen: str | None,
+) -> Sample:
+    """The sample of a question to which this was said."""
+    ends = [min(end, question.frames_seen) for _, end in question.evidence]
     return Sample(
         arm=arm.name,
         policy=arm.policy,
@@ -198,12 +229,12 @@ def _asked(engine: StreamEngine, arm: Arm, clip: _Clip, number: int, question: Q
         age=question.frames_seen - min(ends) if ends else None,
         question=question.text,
         expected=question.answer,
-        answer=answer.text,
-        right=normalise(answer.text) == normalise(question.answer),
-        traced=_traced(answer.evidence, scene) if scene else None,
-        traced_by_chance=chance(answer.evidence, scene, question.frames_seen - 1) if scene else None,
-        options=offered,
-        chosen=max(offered, key=lambda text: engine.log_likelihood(question.text, text), default=None),
+        answer=answer,
+        right=normalise(answer) == normalise(question.answer),
+        traced=traced,
+        traced_by_chance=traced_by_chance,
+        options=clip.options(number, question),
+        chosen=chosen,
     )
 
 
@@ -213,12 +244,18 @@ def _record(sample: Sample) -> dict[str, Any]:
     return {"question_type" if key == "type" else key: value for key, value in record.items()}
 
 
-def _restored(record: Mapping[str, Any]) -> Sample | None:
-    """The sample of a record of a journal; None where that is none."""
-    known = {"type" if key == "question_type" else key: value for key, value in record.items() if key not in ("type", "id")}
-    if known.keys() != {field.name for field in fields(Sample)}:
+def _restored(record: Mapping[str, Any], arm: Arm, clip: _Clip, number: int, question: Question) -> Sample | None:
+    """The sample of a record of a journal; None where that is none of this question, for example because it was edited."""
+    said = {name: record.get(name) for name in ("answer", "traced", "traced_by_chance", "chosen")}
+    if not isinstance(said["answer"], str) or not isinstance(said["traced"], bool | None):
         return None
-    return Sample(**{**known, "options": tuple(known["options"])})
+    if not isinstance(said["traced_by_chance"], float | int | None):
+        return None
+    sample = _sample(arm, clip, number, question, **said)  # type: ignore[arg-type]  # as just checked
+    if sample.chosen not in (sample.options or (None,)):
+        return None
+    kept = {key: value for key, value in record.items() if key not in ("type", "id")}
+    return sample if kept == {**_record(sample), "options": list(sample.options)} else None
 
 
 def _traced(moments: Sequence[Moment], scene: Span) -> bool:

@@ -13,6 +13,21 @@ RULES = ("official", "right", "judged")
 """What a record may say about an answer: right by the benchmark's own rule, by ours, or by a judge."""
 
 
+_TEXTS = ("id", "policy", "group", "task", "question", "expected", "answer")
+
+
+def is_record(record: Mapping[str, Any]) -> bool:
+    """Whether a record that was read from a file holds what is counted, and what a judge needs."""
+    score, judge = record.get("judge_score"), record.get("judge")
+    return (
+        all(isinstance(record.get(name), str) for name in _TEXTS)
+        and all(isinstance(record.get(rule), bool | None) for rule in RULES)
+        and isinstance(record.get("open"), bool)
+        and isinstance(judge, str | None)
+        and (score is None or (isinstance(score, int | float) and 0 <= score <= 5))
+    )
+
+
 @dataclass(frozen=True)
 class Row:
     """One policy and task.

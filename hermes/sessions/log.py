@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISCHR, S_ISFIFO
 from typing import Any
 
 from hermes.sessions.files import open_private, parse_json, write_all
@@ -96,6 +97,8 @@ def read_log(path: Path, growing: bool = False) -> Log:
         growing: somebody is writing it, so a last line that does not end yet is no damage.
     """
     try:
+        if S_ISCHR(path.stat().st_mode) or S_ISFIFO(path.stat().st_mode):
+            return Log(path, (), fault="it is no file")  # reading /dev/full, for one, never ends
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         lines = []

@@ -27,7 +27,7 @@ from hermes_cli.loading import load_checkpoint
 from hermes_cli.measurements import csv_text, markdown, means, profile_markdown, profile_record, row_record, soak_record
 from hermes_cli.options import SOURCE_HELP, MethodOptions, ModelOptions
 from hermes_cli.terminal import json_line, write_out
-from hermes_cli.writing import open_bytes, open_text
+from hermes_cli.writing import expanded, open_bytes, open_text
 
 if TYPE_CHECKING:
     from hermes.bench.arms import Arm
@@ -298,7 +298,7 @@ def _profile(
 ) -> None:
     from hermes.bench.profiling import profile_arm  # noqa: PLC0415 - loads torch
 
-    profile = profile_arm(make(), pictures(), plan.marks[-1], trace.expanduser())
+    profile = profile_arm(make(), pictures(), plan.marks[-1], expanded(trace))
     write_out(profile_markdown(profile) if output == "md" else json_line(profile_record(profile)))
     sys.stderr.write(f"{printable(str(trace))} is the trace\n")
 

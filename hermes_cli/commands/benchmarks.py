@@ -9,20 +9,23 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
 from hermes import __version__
 from hermes.config import MemoryConfig, Sampling
 from hermes.errors import PartialError, SourceError, UsageError
+from hermes.evals.annotations import is_there
 from hermes.evals.datasets import DATASETS, Benchmark
 from hermes.evals.judge import Judge
 from hermes.evals.question import Question, Questions
+from hermes.evals.summary import is_record
 from hermes_cli.knobs import grouped
 from hermes_cli.loading import load_checkpoint
 from hermes_cli.marking import Marking, note, warn
 from hermes_cli.options import MethodOptions, ModelOptions
+from hermes_cli.results import check_results, open_results
 from hermes_cli.scores import write_scores
 
 if TYPE_CHECKING:
@@ -148,7 +151,8 @@ def _command(name: str) -> Callable[..., None]:
         policy: Policies = "hermes",
     ) -> None:
         shard, judge, config = Shard.of(chosen.shard), asked.judge(), method.config()
-        file = _results(shard.file(chosen.results), chosen.resume)
+        file = shard.file(chosen.results)
+        check_results(file, chosen.resume, "-o")
         found = DATASETS[name].load(data, chosen.annotations, chosen.still_fps)
         videos = _videos(found, chosen.limit, shard)
         policies = _policies(policy)
@@ -157,9 +161,7 @@ def _command(name: str) -> Callable[..., None]:
         loaded = load_checkpoint(_placed(model))
         asking = _asking(DATASETS[name], chosen, asked, model)
         settings = _settings(name, found, loaded, config, asking, model)
-        from hermes.evals.journal import Journal  # noqa: PLC0415 - loads torch
-
-        journal = Journal(file, settings | {"shard": f"{shard.index}/{shard.count}"}, chosen.resume)
+        journal = open_results(file, settings | {"shard": f"{shard.index}/{shard.count}"}, chosen.resume, is_record)
         marking = Marking(DATASETS[name], asking, judge, journal)
         try:
             marking.judge_again()
@@ -209,27 +211,24 @@ def _read_results(file: Path) -> tuple[dict[str, Any], list[Mapping[str, Any]]]:
 
     log = read_log(file)
     settings = next(iter(log), {}).get("settings")
-    if log.fault is not None or not isinstance(settings, dict) or settings.get("benchmark") not in DATASETS:
-        reason = log.fault or ("it holds no results of a benchmark" if file.exists() else "no such file")
+    if log.fault is not None or not _is_settings(settings):
+        reason = log.fault or ("it holds no results of a benchmark" if is_there(file) else "no such file")
         raise UsageError(f"{file} cannot be read: {reason}", "give files that hermes eval has written with -o")
     if log.notice:
         warn(log.notice)
-    needed = {"id", "policy", "group", "task"}
-    records: list[Mapping[str, Any]] = [
-        record for record in log if record.get("type") == "sample" and needed <= record.keys()
-    ]
+    samples = [record for record in log if record.get("type") == "sample"]
+    records: list[Mapping[str, Any]] = [record for record in samples if is_record(record)]
+    if len(records) < len(samples):
+        warn(f"{file}: {len(samples) - len(records)} of {len(samples)} records are damaged and not counted")
     return {key: value for key, value in settings.items() if key != "shard"}, records
 
 
-def _results(file: Path | None, resume: bool) -> Path | None:
-    """Where results go; what stands against it is said before minutes are spent on loading a model."""
-    if file is None and resume:
-        raise UsageError("--resume needs the file of results", "give it: -o results.jsonl")
-    if file is not None and not file.absolute().parent.is_dir():
-        raise UsageError(f"{file.parent}: no such folder", "make it, or give another name to -o")
-    if file is not None and file.exists() and not resume:
-        raise UsageError(f"{file} is there already", "give --resume to go on with it, or another name")
-    return file
+def _is_settings(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether it holds what is read of the settings of a file of results."""
+    if not isinstance(value, dict) or not isinstance(value.get("left_out"), dict):
+        return False
+    counts = [value.get("questions"), value.get("skipped_rows"), *value["left_out"].values()]
+    return value.get("benchmark") in list(DATASETS) and all(type(count) is int for count in counts)
 
 
 def _videos(found: Questions, limit: int | None, shard: Shard) -> list[list[Question]]:
@@ -241,7 +240,7 @@ def _videos(found: Questions, limit: int | None, shard: Shard) -> list[list[Ques
     for kind, count in found.left_out:
         note(f"questions left out: {count} ({kind})")
     videos = by_video(found.questions)[:limit][shard.index - 1 :: shard.count]
-    if videos and not any(questions[0].video.path.exists() for questions in videos):
+    if videos and not any(is_there(questions[0].video.path) for questions in videos):
         where = videos[0][0].video.path
         raise SourceError(f"none of the {len(videos)} videos is there: looked for {where}", "download them there")
     return videos

@@ -28,7 +28,7 @@ from hermes_cli.screen import Screen
 from hermes_cli.serving import kept
 from hermes_cli.standing import StandingQuestion, interval_s
 from hermes_cli.viewing import viewing
-from hermes_cli.writing import open_text, reopen_text
+from hermes_cli.writing import promised_text, reopen_text
 
 QUESTION = "Describe the scene."
 
@@ -69,13 +69,13 @@ def caption(
         raise UsageError("-c goes on with a file and its session", "leave --force, --name and --no-save out")
     work = _resumed(context, source, output, plan, settings) if go_on else _begun(source, plan, settings)
     with (
-        nullcontext() if go_on else open_text(output, force) as begun,
+        nullcontext() if go_on else promised_text(output, force) as begin,
         viewing(work.player, settings.output) as shown,
         kept(shown, SavingOptions(**vars(keeping)), settings, work.what) as host,
-        begun or _reopened(source, output, work.before) as file,
+        begin() if begin else _reopened(source, output, work.before) as file,
     ):
         log = host.log if host else lambda record: None
-        if begun:
+        if begin:
             log(plan.record())
         captions = work.before.captions if work.before else ()
         shown.answers = Captions(file, work.plan, work.film.start_s, log, captions)
@@ -100,10 +100,12 @@ class _Work:
     before: Interrupted | None = None
 
     def player(self, screen: Screen) -> Player:
-        """The player that asks; raises as `load_player`."""
+        """The player that asks; raises as `load_player`, and `UsageError` for a question that is empty or too long."""
+        player = self.make(screen)
+        player.engine.check_question(self.plan.question)
         asked_s = max(0.0, self.before.end_s) if self.before else 0.0
         standing = StandingQuestion(self.plan.every_s, self.plan.question, self.plan.until_change, asked_s)
-        return replace(self.make(screen), standing=(standing,))
+        return replace(player, standing=(standing,))
 
 
 def _begun(source: str, plan: Plan, settings: Settings) -> _Work:

@@ -20,12 +20,13 @@ from hermes.sources.opening import printable
 from hermes_cli.drawing.curves import Curve, check_drawable, draw
 from hermes_cli.knobs import choice, grouped
 from hermes_cli.loading import load_checkpoint
+from hermes_cli.marking import note
 from hermes_cli.options import MethodOptions, ModelOptions
+from hermes_cli.results import check_results, open_results
 from hermes_cli.shares import Results
 from hermes_cli.terminal import json_line, write_out
 
 if TYPE_CHECKING:
-    from hermes.evals.journal import Journal
     from hermes.evals.shapes import Sample, ShapesTask
     from hermes.models import VideoModel
 
@@ -127,8 +128,7 @@ def shapes(
     comparisons. Both take the questions as independent; -o json adds intervals that draw whole videos.
     """
     config, lengths = method.config(), _lengths(frames)
-    if resume and save is None:
-        raise UsageError("--resume has no file to go on with", "name it with --save")
+    check_results(save, resume, "--save")
     if evidence and by != "group":
         raise UsageError(f"--evidence and --by {by} exclude each other", "leave one of them out")
     if plot:
@@ -143,26 +143,31 @@ def shapes(
     tasks = [ShapesTask(length, videos, questions, seed, choices) for length in lengths]
     loaded = load_checkpoint(model)
     settings = _settings(loaded, model, config, arms if sweep else (), seed, choices)
-    journal = _journal(save, settings, resume)
+    journal = open_results(save, settings, resume)
+    run = {"model": loaded.name, "memory": asdict(config), "videos": videos, "questions": questions, "seed": seed}
     samples: list[Sample] = []
-    for task in tasks:
-        for sample in _tracked(evaluate_shapes(loaded, config, arms, task, model.prompt_style, journal), arms, task):
-            samples.append(sample)
-            if output == "jsonl":
-                write_out(json_line(asdict(sample)))
-    results = Results(samples, arms, reference, lengths, by, sweep.capitalize() if sweep else "Policy", evidence)
-    if output == "json":
-        run = {"model": loaded.name, "memory": asdict(config), "videos": videos, "questions": questions, "seed": seed}
-        write_out(json_line({**run, "sweep": sweep, **results.json()}))
-    elif output == "md":
-        write_out(results.markdown())
+    is_complete = False
+    try:
+        for task in tasks:
+            for sample in _tracked(evaluate_shapes(loaded, config, arms, task, model.prompt_style, journal), arms, task):
+                samples.append(sample)
+                if output == "jsonl":
+                    write_out(json_line(asdict(sample)))
+        is_complete = True
+    finally:  # whatever ended it, what was answered is shown
+        if samples and output != "jsonl":
+            results = Results(samples, arms, reference, lengths, by, sweep.capitalize() if sweep else "Policy", evidence)
+            as_json = {**run, "sweep": sweep, "complete": is_complete} if output == "json" else None
+            write_out(results.markdown() if as_json is None else json_line({**as_json, **results.json()}))
+        if samples and not is_complete:
+            note(f"ended early: {len(samples)} questions were answered{_going_on(save)}")
     if plot:
         _draw(plot, samples, arms, force)
 
 
 def _arms(policies: str | None, sweep: str | None) -> tuple[Arm, ...]:
     if sweep is None:
-        names = [name.strip() for name in (policies or _POLICIES).split(",")]
+        names = [name.strip() for name in (_POLICIES if policies is None else policies).split(",")]
         return tuple(Arm(name, name) for name in dict.fromkeys(names))
     if policies is not None:
         raise UsageError("--policy and --sweep exclude each other", "a sweep names its own policies")
@@ -202,13 +207,8 @@ def _settings(
     }
 
 
-def _journal(save: Path | None, settings: dict[str, Any], resume: bool) -> Journal:
-    from hermes.evals.journal import Journal  # noqa: PLC0415 - loads torch
-
-    try:
-        return Journal(save.expanduser() if save else None, settings, resume)
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
-        raise UsageError(f"cannot write {printable(str(save))}: {error.strerror}", "check its folder") from error
+def _going_on(save: Path | None) -> str:
+    return f"; --save {printable(str(save))} --resume goes on with the others" if save else ""
 
 
 def _tracked(samples: Iterator[Sample], arms: Sequence[Arm], task: ShapesTask) -> Iterator[Sample]:

@@ -20,7 +20,7 @@ from hermes_cli.options import OutputOptions
 from hermes_cli.screen import Screen
 from hermes_cli.tables import rendered, short
 from hermes_cli.terminal import json_line, piped_lines, write_out
-from hermes_cli.writing import open_text
+from hermes_cli.writing import expanded, write_text
 
 if TYPE_CHECKING:
     from hermes.sessions import Log, Session, SessionStore
@@ -117,8 +117,8 @@ def export(session: OneSession = None, kind: Format = None, output: Output = Non
     if output is None:
         write_out(text)
     else:
-        with open_text(output / f"{chosen.info.id}.{wanted}" if output.is_dir() else output, force) as file:
-            file.write(text)
+        folder = expanded(output)
+        write_text(folder / f"{chosen.info.id}.{wanted}" if folder.is_dir() else output, text, force)
 
 
 def _store() -> SessionStore:

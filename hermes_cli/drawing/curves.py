@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hermes.errors import UsageError
 from hermes.sources.opening import printable
-from hermes_cli.writing import open_bytes
+from hermes_cli.writing import expanded, open_bytes
 
 SUFFIXES = (".png", ".svg")
 
@@ -47,9 +47,9 @@ def check_drawable(path: Path, force: bool = False) -> None:
         raise UsageError(f"no picture is called {name}", f"end its name in {', '.join(SUFFIXES)}")
     if importlib.util.find_spec("matplotlib") is None:
         raise UsageError("pictures of curves need matplotlib", "pip install matplotlib")
-    if path.expanduser().exists() and not force:
+    if expanded(path).exists() and not force:
         raise UsageError(f"{name} is there already", "use --force to overwrite it, or another name")
-    if not path.expanduser().parent.is_dir():
+    if not expanded(path).parent.is_dir():
         raise UsageError(f"cannot write {name}: it has no folder", "check its folder")
 
 

@@ -8,7 +8,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -156,4 +156,12 @@ def _opened(path: Path | None) -> History:
         os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
     except OSError:
         return InMemoryHistory()
-    return FileHistory(path)
+    return _DispensableHistory(path)
+
+
+class _DispensableHistory(FileHistory):
+    """A line that cannot be written is no earlier line of the next run, and that is all."""
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            super().store_string(string)

@@ -36,7 +36,7 @@ from hermes_cli.serving import Host
 from hermes_cli.steering import AT_INSTEAD
 from hermes_cli.transport import Transport
 from hermes_cli.viewing import Viewing
-from hermes_cli.writing import open_text
+from hermes_cli.writing import write_text
 
 _ASK_NOW = "ask without /at about now"
 
@@ -210,8 +210,8 @@ class Repl:
             raise UsageError("this run is not saved, so there are no answers to export", SAVE_NEXT_TIME)
         session = self._host.session
         answers = session.log().answers
-        with _survived(), open_text(Path(target), force=False, instead="name another file") as file:
-            file.write(exported(form, session.info, answers))
+        with _survived():
+            write_text(Path(target), exported(form, session.info, answers), force=False, instead="name another file")
         self.say(f"written to {printable(target)}")
 
     def _take(self, line: str) -> None:

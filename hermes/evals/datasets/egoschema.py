@@ -14,6 +14,7 @@ from hermes.evals.annotations import (
     options,
     read_json,
     read_rows,
+    shown,
     text,
 )
 from hermes.evals.question import Clip, Question, Questions
@@ -38,7 +39,7 @@ def load(data: Path, annotations: Path | None, still_fps: float | None) -> Quest
             choices = options([text(row, f"option {index}") for index in range(5)])
             right = answers[name]
             if not isinstance(right, int) or isinstance(right, bool) or not 0 <= right < len(choices):
-                raise RowError(f"its answer {right!r} is none of its {len(choices)} options")
+                raise RowError(f"its answer {shown(right)} is none of its {len(choices)} options")
             clip = Clip(find_video(data, f"{name}.mp4"))
             rows.add(Question(name, clip, None, text(row, "question"), choices, choices[right], right, "all"))
     return rows.done()

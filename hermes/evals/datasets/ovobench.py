@@ -13,6 +13,7 @@ from hermes.evals.annotations import (
     options,
     read_rows,
     seconds,
+    shown,
     text,
     worded,
 )
@@ -39,7 +40,7 @@ def load(data: Path, annotations: Path | None, still_fps: float | None) -> Quest
                 rows.leave_out(f"forward task {task}", len(asked) if isinstance(asked, list) else 1)
                 continue
             if task not in GROUPS:
-                raise RowError(f"its task {task!r} is unknown")
+                raise RowError(f"its task {shown(task)} is unknown")
             name = text(row, "video")
             choices = options(row.get("options"))
             right = row.get("gt")

@@ -19,6 +19,7 @@ from hermes.evals.annotations import (
     mapping,
     options,
     read_rows,
+    shown,
     text,
 )
 from hermes.evals.question import Clip, Question, Questions
@@ -63,7 +64,7 @@ def _read_csv(data: Path, path: Path, rows: Collector) -> None:
             name = text(row, "question_id")
             sample = re.search(r"sample_\d+", name)
             if sample is None:
-                raise RowError(f"its question_id {name!r} names no sample")
+                raise RowError(f"its question_id {shown(name)} names no sample")
             places = [
                 f"{folder}{sample[0]}{file}" for folder in ("", "real/", "data/real/") for file in ("/video.mp4", ".mp4")
             ]

@@ -16,14 +16,16 @@ from hermes.evals.annotations import (
     RowError,
     find_annotations,
     find_video,
+    is_folder,
     mapping,
     options,
     read_rows,
     seconds,
+    shown,
     text,
     worded,
 )
-from hermes.evals.question import Clip, Question, Questions
+from hermes.evals.question import FASTEST_FPS, SLOWEST_FPS, Clip, Question, Questions
 
 
 def load(
@@ -56,11 +58,11 @@ def _clip(data: Path, row: Mapping[str, Any], still_fps: float | None) -> Clip:
     if row.get("clip") is not None:
         ends = row["clip"]
         if not isinstance(ends, list) or len(ends) != 2:
-            raise RowError(f"its clip {ends!r} is no start and end")
+            raise RowError(f"its clip {shown(ends)} is no start and end")
         start_s, end_s = (seconds({"clip": end}, "clip") for end in ends)
         if end_s <= start_s:
-            raise RowError(f"its clip {ends!r} has no length")
-    is_still = path.suffix == ".npy" or path.is_dir()
+            raise RowError(f"its clip {shown(ends)} has no length")
+    is_still = path.suffix == ".npy" or is_folder(path)
     return Clip(path, _still_fps(path, row, still_fps) if is_still else None, start_s, end_s)
 
 
@@ -72,13 +74,15 @@ def _still_fps(path: Path, row: Mapping[str, Any], still_fps: float | None) -> f
         rate = _array_length(path) / length_s if length_s else None
     if not rate:
         raise RowError("states no fps of its pictures (--still-fps gives one)")
+    if not SLOWEST_FPS <= rate <= FASTEST_FPS:
+        raise RowError(f"its pictures come at {rate:g} a second ({SLOWEST_FPS:g} to {FASTEST_FPS:g} can be played)")
     return rate
 
 
 def _array_length(path: Path) -> int:
     try:
         return len(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError, EOFError, TypeError):
+    except (OSError, ValueError, EOFError, TypeError, OverflowError):
         return 0  # playing it will say what is wrong
 
 

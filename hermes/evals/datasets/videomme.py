@@ -51,6 +51,6 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         raise UsageError(f"reading {path.name} needs pyarrow", "pip install 'hermes-video[bench]'") from error
     try:
         rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:
         raise SourceError(f"annotations {path} cannot be read: it is no parquet table", "download them again") from error
     return rows
