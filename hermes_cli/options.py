@@ -214,8 +214,8 @@ class MethodOptions:
         str,
         _memory(
             **choice(tuple(PRESETS)),
-            help="Constants of the method: those that measured best here, as in the paper, or as in one of the two paths of the"
-            " authors' code.",
+            help="Constants of the method: those that measured best here, as in the paper, or as in one of the two paths of"
+            " the authors' code.",
         ),
     ] = "default"
     budget: Annotated[
