@@ -1,4 +1,5 @@
-"""`python -m tests.make_readme`: run the commands that README.md shows again, and put what they print in their place.
+"""`python -m tests.make_readme [PART]`: run the commands that README.md shows again, those that hold PART, and put what they
+print in their place.
 
 A part between `<!-- output of: COMMAND -->` and `<!-- end -->` is replaced: by a transcript where it is a code block, by
 the output as it is (a Markdown table) elsewhere.
@@ -45,6 +46,17 @@ def _run(command: str, state: str) -> str:
     return done.stdout
 
 
-if __name__ == "__main__":
+def main(wanted: str) -> None:
+    """Run the marked parts again whose command holds `wanted`; each is in the file before the next one begins."""
     readme = ROOT / "README.md"
-    readme.write_text(regenerate(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as state:
+        for number, marked in enumerate(MARKED.finditer(readme.read_text(encoding="utf-8"))):
+            if wanted in marked[2]:
+                replaced = _replaced(marked, state)
+                text = readme.read_text(encoding="utf-8")
+                match = list(MARKED.finditer(text))[number]
+                readme.write_text(text[: match.start()] + replaced + text[match.end() :], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "")

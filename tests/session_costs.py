@@ -111,7 +111,7 @@ def fetched_bytes() -> int:
 def restored_embedded() -> Restoring:
     """The newest memory of the newest session, into an engine that is there."""
     session = SessionStore().latest()
-    engine = StreamEngine(load_checkpoint(ModelOptions(model="tiny")), MemoryConfig.preset("paper", budget=BUDGET))
+    engine = StreamEngine(load_checkpoint(ModelOptions(model="tiny")), MemoryConfig(budget=BUDGET))
     return restored(session.checkpoints[-1], lambda: void(rewind(engine, session, session.checkpoints[-1].time_s)))
 
 
