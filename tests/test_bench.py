@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import os
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,14 @@ def test_the_ratio_of_a_soak_is_last_over_first() -> None:
     both = soak_record([row(1, 4, None, 10), row(2, 9, 9, 9), row(3, 6, 2, 11)], "peak_cuda_mib")
     assert both is not None
     assert both["last_over_first"] == {"ttft_ms": 1.5, "tpot_ms": 1.0, "compress_ms": None, "peak_cuda_mib": 1.1}
+
+
+def test_a_trace_takes_the_place_of_no_device(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    device = tmp_path / "device"
+    os.mkfifo(device)
+    assert main([*SHORT, "--profile", str(device), "--force"]) == 2
+    assert "is no ordinary file" in capsys.readouterr().err
+    assert device.is_fifo()
 
 
 def test_a_profile_names_stages_and_writes_a_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_single_keys_move_the_film_while_the_line_is_empty(film: Path) -> None:
         terminal.send("/step 2\r")
         terminal.wait_for(rf"hermes 00:00:{at_s + 4:02} >>> ask")
         terminal.send("/at 00:15 What is there?\r")
-        terminal.wait_for("has not been played yet\nhint: ask without /at about now")
+        terminal.wait_for(r"has not been played yet\nhint: ask without /at about now\n[\s\S]*>>> ask")
         terminal.send("\x1b[A")  # the keys are no lines that were typed
         terminal.wait_for(r">>> /at 00:15 What is there\?")
         terminal.send("\x03\x04")

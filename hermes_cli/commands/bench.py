@@ -147,6 +147,7 @@ def bench(
     with ExitStack() as files:
         saved = files.enter_context(open_text(save, force)) if save else None
         if profile:
+            _check_trace(profile)
             open_bytes(profile, force).close()
             os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # torch's profiler complains of a missing GPU otherwise
         loaded = _load(model, random_weights, seed)
@@ -291,6 +292,12 @@ def _told(quiet: bool) -> Iterator[Callable[[str], None]]:
             yield status.update
     else:
         yield partial(print, file=sys.stderr, flush=True)
+
+
+def _check_trace(trace: Path) -> None:
+    """torch puts another file in its place, which may not happen to a device."""
+    if expanded(trace).exists() and not expanded(trace).is_file():
+        raise UsageError(f"{trace} is no ordinary file", "give --profile a name of its own")
 
 
 def _profile(
