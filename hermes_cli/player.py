@@ -216,10 +216,14 @@ class Player:
         if not standing.until_change:
             yield from events
             return
-        told = list(events)
-        answer = next((event.text for event in told if isinstance(event, Answer)), "")
-        if standing.is_news(answer):
-            yield from told
+        told, is_news = list[Event](), False
+        with closing(events):
+            for event in events:
+                told.append(event)
+                is_news = is_news or (isinstance(event, Answer) and standing.is_news(event.text))
+                if is_news:
+                    yield from told  # in turn still, so that no other question mixes with it
+                    told.clear()
 
     def _ask_timed(self, question: TimedQuestion) -> Generator[Event, None, None]:
         now_s = self.engine.now_s

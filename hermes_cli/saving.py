@@ -32,7 +32,8 @@ class Saver:
     Memories and frames stop together, so that those that are there fit; the log goes on without them, and they without it.
 
     The memory is saved after a chunk, as often as `_SHARE` allows, in a thread of its own, and at the end of the film and of
-    the run. Frames that wait for their chunk are left out: they are read again from the source.
+    the run. Frames that wait for their chunk are left out: they are read again from the source. Whoever calls `show` or
+    `close` has its turn at the engine.
 
     Args:
         writer: the session.
@@ -107,8 +108,7 @@ class Saver:
             self._spent_s += self._cost_s
 
     def _state(self) -> EngineState:
-        with self._player.turn():
-            state = self._player.engine.snapshot()
+        state = self._player.engine.snapshot()
         self._chunks_unsaved = 0
         return replace(state, pending=())
 

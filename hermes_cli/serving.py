@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from hermes.config import Sampling
@@ -68,7 +67,6 @@ class Host:
     def __init__(self, watched: Viewing, saving: SavingOptions, settings: Settings, turnstile: Turnstile) -> None:
         self.player, self.watched, self.saving, self.settings = watched.player, watched, saving, settings
         self._turnstile = turnstile
-        self._changing = RLock()  # held while one session follows another
 
     def begin(self, writer: SessionWriter) -> None:
         """Save what is watched from now on."""
@@ -82,7 +80,11 @@ class Host:
 
     def end(self) -> None:
         """End the session."""
-        self._serving.close()
+        self._serving.close()  # those who ask need their turn to come to an end
+        with self._turnstile.turn():
+            self._end_saving()
+
+    def _end_saving(self) -> None:
         self._saver.close()
         if self.session.last_s is not None:
             again = f'session {self.session.info.id}: hermes ask --at TIME "QUESTION" goes back to any moment of it'
@@ -94,18 +96,18 @@ class Host:
 
     def follow_with(self, writer: SessionWriter, player: Player, state: EngineState) -> None:
         """End the session and go on with another one, from this memory."""
-        with self._changing:
-            self.end()
-            with player.turn():
-                player.engine.restore(state)
-                player.past.clear()
-                player.past.extend(recollect(player.engine, writer.log()))
+        self._serving.close()
+        with self._turnstile.turn():
+            self._end_saving()
+            player.engine.restore(state)
+            player.past.clear()
+            player.past.extend(recollect(player.engine, writer.log()))
             self.watched.player = player
             self.begin(writer)
 
     def save_memory(self) -> None:
         """Have the memory as it is on the disk, and nothing under way."""
-        with self._changing:
+        with self._turnstile.turn():
             self._saver.show(Ended())
 
     @property
@@ -121,14 +123,19 @@ class Host:
             self.watched.screen.warn(f"what is known of the session is not saved: {error.strerror}")
 
     def _take(self, frame: Frame) -> Frame:
-        with self._changing:
-            return self._saver.take(frame)
+        return self._saver.take(frame)  # what is live plays on while one session follows another
 
     def _keep(self, event: Event) -> None:
-        with self._changing:
-            if isinstance(event, ChunkEncoded) and not self.player.engine.frame_times_s:
-                return  # it came from a memory that is no more
+        """Questions and answers come while whoever asks has its turn; what the film tells waits for one.
+
+        The turn is the only lock there is: with a second one, the film and a question could wait for each other.
+        """
+        if not isinstance(event, ChunkEncoded | Ended):
             self._saver.show(event)
+            return
+        with self._turnstile.turn():
+            if not isinstance(event, ChunkEncoded) or self.player.engine.frame_times_s:  # or its memory is no more
+                self._saver.show(event)
 
     def answer(self, request: Record, turn: Turn) -> Generator[Record, None, None]:
         """The events of an answer as JSON objects; raises `HermesError` for a request that cannot be answered."""

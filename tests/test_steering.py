@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -37,7 +39,7 @@ from hermes_cli.options import (
     SavingOptions,
     Settings,
 )
-from hermes_cli.player import Asking, Player, Seen
+from hermes_cli.player import Asking, Event, Player, Seen
 from hermes_cli.questions import TimedQuestion
 from hermes_cli.recall import reaches, replayed_film
 from hermes_cli.repl.footer import Footer
@@ -374,6 +376,26 @@ def test_a_standing_question_is_asked_again_and_not_about_what_is_skipped(watch:
         assert play(1.3) == [1.0]
         run.moves.seek(3.3)
         assert play(4.2) == [3.5, 4.0]
+
+
+def test_the_film_and_a_question_do_not_wait_for_each_other(watch: Watch) -> None:
+    with watch() as run:
+        keep, chunks = run.watched.saved, list[Event]()
+        run.watched.saved = lambda event: chunks.append(event) if isinstance(event, ChunkEncoded) else None
+        run.play(0.5)
+        with closing(run.watched.player.ask("What is this?")) as events:
+            asking = next(events)  # from here to the end of the answer it has its turn
+            film = threading.Thread(target=keep, args=(chunks[0],), daemon=True)
+            film.start()
+            film.join(0.5)
+            assert film.is_alive()  # the memory that it wants to save is in use
+            question = threading.Thread(target=lambda: [*map(keep, chain([asking], events))], daemon=True)
+            question.start()
+            question.join(60)
+            assert not question.is_alive()
+        film.join(60)
+        assert not film.is_alive()
+        assert [answer["frames"] for answer in run.host.session.log().answers] == [6]
 
 
 def test_only_the_end_of_the_film_is_told(watch: Watch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ class Footer:
         self._player, self._options = player, options
         self._state = PanelState(Setting.of(player, float("inf")))
         self._start_s = time.monotonic()
+        self._changing = threading.Lock()  # a film and a question change the state, and never wait in there
 
     @property
     def ascii_only(self) -> bool:
@@ -37,7 +39,8 @@ class Footer:
 
     def take(self, event: Event) -> None:
         """Take an event, from any thread."""
-        self._state = self._state.after(event)
+        with self._changing:
+            self._state = self._state.after(event)
 
     @property
     def chunk(self) -> ChunkEncoded | None:
@@ -52,13 +55,15 @@ class Footer:
             chunk: the newest one of that memory, as far as it is known.
         """
         self._player = player
-        at = replace(self._state.tally, at=tally.at, waiting=tally.waiting, visual_tokens=tally.visual_tokens)
         setting = Setting.of(player, float("inf"))
-        self._state = replace(self._state, setting=setting, tally=at, chunk=chunk, ended=False)
+        with self._changing:
+            at = replace(self._state.tally, at=tally.at, waiting=tally.waiting, visual_tokens=tally.visual_tokens)
+            self._state = replace(self._state, setting=setting, tally=at, chunk=chunk, ended=False)
 
     def settle(self) -> None:
         """No answer is under way any more, whether it was finished, cancelled or failed."""
-        self._state = replace(self._state, answering=False)
+        with self._changing:
+            self._state = replace(self._state, answering=False)
 
     def text(self) -> str:
         """The panel for the terminal as it is now; empty where none is wanted or there is no room."""

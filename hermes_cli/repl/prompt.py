@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import get_app
+from prompt_toolkit.application import get_app, run_in_terminal
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
@@ -21,6 +20,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
+from hermes_cli.repl.keyboard import Keyboard
 from hermes_cli.repl.keys import Key
 
 _QUOTES = '"""'  # opens and closes a question of several lines
@@ -52,7 +52,9 @@ class Prompt:
     ) -> None:
         self._say = say
         self._playhead = playhead
+        keyboard = Keyboard(sys.stdin)
         self._session: PromptSession[str] = PromptSession(
+            input=keyboard,
             message=lambda: f"hermes {playhead()} >>> ",
             prompt_continuation="... ",
             placeholder=_placeholder,
@@ -63,9 +65,8 @@ class Prompt:
             history=_opened(history),
             completer=WordCompleter(list(commands), sentence=True),
             complete_while_typing=False,
-            key_bindings=_bindings(keys),
+            key_bindings=_bindings(keys, keyboard),
             multiline=Condition(self._is_open),
-            enable_suspend=True,
         )
 
     def lines(self) -> Iterator[str]:
@@ -107,22 +108,7 @@ def _placeholder() -> ANSI:
     return ANSI("\x1b[2mask about the video, /? for help\x1b[0m" if roomy else "")
 
 
-@contextmanager
-def typed_ahead() -> Iterator[None]:
-    """While an answer is written: what is typed does not mix with it, and waits for the next prompt."""
-    if not sys.stdin.isatty():
-        yield
-        return
-    before = termios.tcgetattr(sys.stdin)
-    silent = [*before[:3], before[3] & ~(termios.ECHO | termios.ICANON), *before[4:]]  # lines are the prompt's business
-    termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
-
-
-def _bindings(keys: Sequence[Key]) -> KeyBindings:
+def _bindings(keys: Sequence[Key], keyboard: Keyboard) -> KeyBindings:
     bindings = KeyBindings()
     for key in keys:
         bindings.add(key.name, filter=Condition(_on_empty_line) & Condition(key.counts))(partial(_press, key))
@@ -133,6 +119,10 @@ def _bindings(keys: Sequence[Key]) -> KeyBindings:
             event.current_buffer.reset()
         else:
             event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
+    @bindings.add("c-z")
+    def suspend(event: KeyPressEvent) -> None:
+        run_in_terminal(keyboard.suspend)
 
     return bindings
 

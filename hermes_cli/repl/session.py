@@ -29,9 +29,10 @@ from hermes_cli.progress import hours_minutes_seconds
 from hermes_cli.questions import readable
 from hermes_cli.repl import slash
 from hermes_cli.repl.footer import Footer
+from hermes_cli.repl.keyboard import typed_ahead
 from hermes_cli.repl.keys import transport_keys
 from hermes_cli.repl.moves import SAVE_NEXT_TIME, Moves
-from hermes_cli.repl.prompt import Prompt, typed_ahead
+from hermes_cli.repl.prompt import Prompt
 from hermes_cli.serving import Host
 from hermes_cli.steering import AT_INSTEAD
 from hermes_cli.transport import Transport
@@ -75,7 +76,7 @@ class Repl:
             Exception: the film could not be played, and nothing of it can be asked about.
         """
         self._failed: Exception | None = None
-        with patch_stdout(raw=True):
+        with typed_ahead(), patch_stdout(raw=True):
             self._film.start()
             try:
                 for line in self._prompt.lines():
@@ -219,11 +220,10 @@ class Repl:
         if not line:
             return
         try:
-            with typed_ahead():
-                if line in slash.LEAVING or (line.startswith("/") and not line.startswith("//")):
-                    slash.run(self, line)
-                else:
-                    self._ask(line.removeprefix("/"))
+            if line in slash.LEAVING or (line.startswith("/") and not line.startswith("//")):
+                slash.run(self, line)
+            else:
+                self._ask(line.removeprefix("/"))
         except KeyboardInterrupt:
             self._watched.screen.note("cancelled")
         except Exception as error:
