@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -31,6 +31,7 @@ from hermes.guidance import Exchange, guidance_attention, guidance_room
 from hermes.laps import Laps
 from hermes.models.base import Tokens, VideoModel
 from hermes.policies import MemoryView, Policy, make_policy
+from hermes.tower import Tower
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class EngineState:
     last_exchange: Exchange | None
 
 
+Coming = Callable[[int], Sequence[Frame]]
+"""Tells so many of the frames that will be pushed next, or fewer where they are not known yet."""
+
 _SMALLER = "use a memory with a budget (--policy hermes), a smaller --budget or a smaller --chunk"
 
 
@@ -59,6 +63,9 @@ class StreamEngine:
         config: constants of the memory.
         policy: how to forget; HERMES when None.
         prompt_style: see `hermes.models.prompts.STYLES`.
+
+    Attributes:
+        tower: turns frames into what the decoder reads.
 
     Raises:
         UsageError: the model joins several frames into one and the chunks do not hold whole ones.
@@ -78,6 +85,7 @@ class StreamEngine:
         self.policy = policy or make_policy("hermes", config)
         self.prompt_style = prompt_style
         self.prompt = model.prompt(prompt_style)
+        self.tower = Tower(model)
         self.frame_times_s: list[float] = []
         self._pending: list[Frame] = []
         self.last_exchange: Exchange | None = None
@@ -113,13 +121,21 @@ class StreamEngine:
         """The moments that the newest answer drew on, as far as it came; empty where nobody looked (`Sampling.evidence`)."""
         return self._watch.moments() if self._watch else ()
 
-    def push(self, frame: Frame) -> ChunkEncoded | None:
+    @property
+    def frames_ahead(self) -> int:
+        """How many frames it is worth to know before they are pushed."""
+        return self.config.chunk_frames if self.tower.looks_ahead else 0
+
+    def push(self, frame: Frame, coming: Coming | None = None) -> ChunkEncoded | None:
         """Take the next frame of the stream; every `config.chunk_frames` of them become part of the memory together.
 
         Questions see the frames that wait for their chunk too, so nothing is missed, and chunks start at the same frames
         whatever is asked in between.
 
         When it fails, the memory is as it was before, and the frame may be pushed again.
+
+        Args:
+            coming: where the next chunk can be known, its vision tower runs beside the language model's work on this one.
 
         Raises:
             UsageError: the frame is no picture, or comes before the last one; the memory and its chunks do not fit into the
@@ -131,7 +147,7 @@ class StreamEngine:
         if len(self._pending) < self.config.chunk_frames:
             return None
         try:
-            event = self._feed(self._pending)
+            event = self._feed(self._pending, coming)
         except BaseException:
             self._pending.pop()
             raise
@@ -139,12 +155,18 @@ class StreamEngine:
         return event
 
     @torch.inference_mode()
-    def _feed(self, frames: Sequence[Frame]) -> ChunkEncoded:
-        laps = Laps(self.model.layer_devices)
-        visual = self._embed(frames)
-        laps.mark()
-        event = self.feed_tokens(visual, [frame.time_s for frame in frames])
-        return replace(event, vision_ms=laps.ms()[0])
+    def _feed(self, frames: Sequence[Frame], coming: Coming | None) -> ChunkEncoded:
+        embedded = self.tower.embed(frames, len(self.frame_times_s), self._elapsed_s(frames))
+        if coming and self.tower.looks_ahead:
+            self._begin(frames, coming(self.config.chunk_frames))
+        event = self.feed_tokens(embedded.tokens, [frame.time_s for frame in frames])
+        return replace(event, vision_ms=embedded.vision_ms, hidden_ms=embedded.hidden_ms)
+
+    def _begin(self, frames: Sequence[Frame], following: Sequence[Frame]) -> None:
+        """Let the tower begin with the chunk behind these frames, if it is known."""
+        if len(following) == self.config.chunk_frames:
+            elapsed_s = self._elapsed_s([*frames, *following])[len(frames) :]
+            self.tower.begin(following, len(self.frame_times_s) + len(frames), elapsed_s)
 
     @torch.inference_mode()
     def feed_tokens(self, visual: Tokens, times_s: Sequence[float]) -> ChunkEncoded:
@@ -169,6 +191,7 @@ class StreamEngine:
             start_s=times_s[0],
             end_s=times_s[-1],
             vision_ms=0.0,
+            hidden_ms=0.0,
             prefill_ms=laps.ms()[0],
             compression=compression,
             visual_tokens=self.visual_tokens,
@@ -271,11 +294,12 @@ class StreamEngine:
             )
         return ids
 
-    def _embed(self, frames: Sequence[Frame]) -> Tokens:
+    def _elapsed_s(self, frames: Sequence[Frame]) -> list[float]:
+        """Of each of the next frames, seconds since the first frame of the stream, long gaps cut short."""
         times_s = np.array([*self.frame_times_s, *(frame.time_s for frame in frames)], dtype=np.float64)
         steps_s = np.minimum(np.diff(times_s), self.config.longest_gap_s)
-        elapsed_s = np.concatenate(([0.0], np.cumsum(steps_s)))[-len(frames) :]
-        return self.model.embed_frames(frames, len(self.frame_times_s), elapsed_s.tolist())
+        elapsed_s: list[float] = np.concatenate(([0.0], np.cumsum(steps_s)))[-len(frames) :].tolist()
+        return elapsed_s
 
     def _placed(self, visual: Tokens) -> Tokens:
         """A chunk at the positions that the cache counts in."""
@@ -374,7 +398,8 @@ class StreamEngine:
 
     def _read_pending(self) -> None:
         if self._pending:
-            self._append(self._placed(self._embed(self._pending)))
+            elapsed_s = self._elapsed_s(self._pending)
+            self._append(self._placed(self.model.embed_frames(self._pending, len(self.frame_times_s), elapsed_s)))
 
     def _watched(self) -> Watch:
         """Looks at the deep layers, or at the last one where none is deep: they attend to what a question is about."""

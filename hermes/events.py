@@ -34,6 +34,7 @@ class ChunkEncoded:
         frames, tokens: its size.
         start_s, end_s: times of its first and last frame.
         vision_ms, prefill_ms: vision tower; language model.
+        hidden_ms: of `vision_ms`, what passed beside the language model's work on the chunk before.
         compression: None while the cache is within its budget.
         visual_tokens: visual tokens now held, per layer.
         top_position: largest position in use over all layers.
@@ -50,6 +51,7 @@ class ChunkEncoded:
     start_s: float
     end_s: float
     vision_ms: float
+    hidden_ms: float
     prefill_ms: float
     compression: Compression | None
     visual_tokens: tuple[int, ...]
@@ -59,6 +61,11 @@ class ChunkEncoded:
     positions: tuple[tuple[float, float], ...]
     oldest_s: tuple[float | None, ...]
     median_s: tuple[float | None, ...]
+
+    @property
+    def reading_ms(self) -> float:
+        """What the chunk kept the stream waiting for before anything was forgotten."""
+        return self.vision_ms - self.hidden_ms + self.prefill_ms
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,6 +46,13 @@ class HostMemory:
 
     total_bytes: int
     available_bytes: int
+
+
+def cpus() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # macOS and Windows do not tell
 
 
 def accelerators() -> tuple[Accelerator, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -169,7 +170,7 @@ def interrupted(source: str, file: Path) -> Interrupted:
     """The newest run that wrote captions of a source into a file, and how far it came.
 
     Raises:
-        UsageError: there is none, the file is gone, or it is not as that run left it.
+        UsageError: there is none, the source is a named pipe, the file is gone, or it is not as that run left it.
     """
     named, absolute = SourceIdentity.of(source), _absolute(file)
     for session in SessionStore().sessions():
@@ -178,9 +179,20 @@ def interrupted(source: str, file: Path) -> Interrupted:
         if plan is not None and os.path.realpath(plan.file) == os.path.realpath(absolute):
             session.info = replace(session.info, source=there.now_at(named))
             return Interrupted(session, plan, _whole(session, plan, file))
+    refuse_pipe(Path(source), "give the video file that the captions were begun with")
     raise UsageError(
         f"no session has captions of {printable(named.name)} in {printable(str(file))}", "leave -c out to begin with them"
     )
+
+
+def refuse_pipe(path: Path, hint: str) -> None:
+    """Raise `UsageError` for a named pipe: to open it is to wait for whoever is at its other end."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # whoever opens it says why
+        return
+    if stat.S_ISFIFO(mode):
+        raise UsageError(f"{printable(str(path))} is a named pipe, not a file", hint)
 
 
 def _plan(session: Session) -> Plan | None:

@@ -83,15 +83,15 @@ class CutFilm(Film):
         whole = {field.name: getattr(film, field.name) for field in fields(Film)}
         return cls(**whole, skips=skips)
 
-    def feed(self, after_s: float = -math.inf) -> Feed:
+    def feed(self, after_s: float = -math.inf, ahead: int = 0) -> Feed:
         """As `Film.feed`; a stretch that begins there is not even decoded."""
         if self.source.info.is_live:
-            return super().feed(after_s)
+            return super().feed(after_s, ahead)
         begin_s = max(self.start_s, after_s)
         for skip in self.skips:
             if skip.after_s <= begin_s < skip.until_s:
                 begin_s = max(begin_s, skip.until_s - 1 / self.fps)  # a frame may be taken a little after its own time
-        return Feed(self.source, self._shown(self.source.frames(self.fps, begin_s, self.end_s), after_s))
+        return Feed(self.source, self._shown(self.source.frames(self.fps, begin_s, self.end_s), after_s), ahead=ahead)
 
     def _shown(self, frames: Generator[Frame, None, None], after_s: float) -> Generator[Frame, None, None]:
         with closing(frames):

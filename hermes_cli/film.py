@@ -96,16 +96,20 @@ class Film:
         """Media seconds per second that it is held back to; infinite for as fast as frames come."""
         return math.inf if self.pacing.speed is None or self.source.info.is_live else self.pacing.speed
 
-    def feed(self, after_s: float = -math.inf) -> Feed:
+    def feed(self, after_s: float = -math.inf, ahead: int = 0) -> Feed:
         """The sampled frames of the window that come after a moment; of a film the same ones, wherever it lies.
 
         What is live begins now: its time goes on from that moment.
+
+        Args:
+            ahead: see `Feed`.
         """
         if self.source.info.is_live:
             begin_s = 0.0 if math.isinf(after_s) else after_s + 1 / self.fps
             frames = self.source.frames(self.fps, max(0.0, self.start_s - begin_s), self.end_s - begin_s)
             return Feed(self.source, _later(frames, begin_s), self.pacing.buffering)
-        return Feed(self.source, _after(self.source.frames(self.fps, max(self.start_s, after_s), self.end_s), after_s))
+        frames = self.source.frames(self.fps, max(self.start_s, after_s), self.end_s)
+        return Feed(self.source, _after(frames, after_s), ahead=ahead)
 
     def moment(self, written: str) -> float:
         """Seconds of a time as the user wrote it, infinite for `end`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -63,6 +64,7 @@ def load_checkpoint(options: ModelOptions, choice: Choice | None = None) -> Vide
         model.limit_pixels(options.max_pixels)
     if choice.alias == TINY.alias:
         model.name = TINY.alias
+        _leave_a_core(model)
     elif is_folder(choice.source):
         model.name = str(folder.absolute())
     else:  # it is in the hub's cache, where a folder is named after its commit
@@ -91,6 +93,14 @@ def load_player(film: Film, config: MemoryConfig, sampling: Sampling, settings: 
     if settings.model.quant != "none":
         screen.note(str(model.weights))
     return Player(film, engine, sampling, policy, choice, transport=Transport(film.speed))
+
+
+def _leave_a_core(model: VideoModel) -> None:
+    """Let a model whose steps are too small for several threads use one, and its vision tower another one beside it."""
+    import torch  # noqa: PLC0415 - slow to load
+
+    if model.device.type == "cpu" and not os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(1)
 
 
 def _announce(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from hermes_cli.standing import StandingQuestion
 from hermes_cli.transport import Transport
 
 if TYPE_CHECKING:
-    from hermes.engine import StreamEngine
+    from hermes.engine import Coming, StreamEngine
     from hermes.frames import Frame
     from hermes.sessions import Remembered
 
@@ -91,6 +91,13 @@ def as_it_is(frame: Frame) -> Frame:
     return frame
 
 
+class NotBegunError(UsageError):
+    """There is nothing yet to ask about."""
+
+    def __init__(self) -> None:
+        super().__init__("the video has not begun", "ask again in a moment")
+
+
 @dataclass(frozen=True)
 class Player:
     """A film, the memory it is played into, and how questions are answered.
@@ -102,6 +109,7 @@ class Player:
         turn: whoever uses the engine waits for its turn.
         transport: holds the film back, or ends it.
         take: gives each frame as the memory shall see it.
+        looks_ahead: whether that is the frame itself, so that frames may be looked at before their turn.
         standing: questions that are asked again and again.
     """
 
@@ -114,6 +122,7 @@ class Player:
     turn: Callable[[], AbstractContextManager[Any]] = nullcontext
     transport: Transport = field(default_factory=Transport)
     take: Callable[[Frame], Frame] = as_it_is
+    looks_ahead: bool = True
     standing: Sequence[StandingQuestion] = ()
 
     def play(self, questions: Sequence[TimedQuestion], to_the_end: bool = True) -> Generator[Event, None, None]:
@@ -130,7 +139,8 @@ class Player:
             self.engine.check_question(question.text)
         waiting = deque(questions)
         newest_s = self.engine.now_s
-        with closing(self.film.feed(-math.inf if newest_s is None else newest_s)) as feed:
+        coming_at = -math.inf if newest_s is None else newest_s
+        with closing(self.film.feed(coming_at, self.engine.frames_ahead if self.looks_ahead else 0)) as feed:
             while True:
                 frame = feed.take(_BEAT_S)
                 yield from _told(feed)
@@ -148,7 +158,7 @@ class Player:
                     yield from self._ask_standing(standing, frame.time_s)
                 if not self.transport.wait(frame.time_s):
                     return
-                chunk = self.push(self.take(frame))
+                chunk = self.push(self.take(frame), feed.coming if self.looks_ahead else None)
                 yield Seen(frame.time_s)
                 if chunk:
                     yield chunk
@@ -158,12 +168,17 @@ class Player:
             yield Ended()
 
     def ask(self, question: str, at_s: float | None = None, remember: bool = True) -> Generator[Event, None, None]:
-        """Ask about the newest frame, or about `at_s` as its time; arguments and errors as `StreamEngine.ask`."""
+        """Ask about the newest frame, or about `at_s` as its time; arguments and errors as `StreamEngine.ask`.
+
+        Raises:
+            NotBegunError: there is no frame in memory.
+        """
         engine = self.engine
         with self.turn():
             self._repeat_past()
             now_s = engine.now_s
-            assert now_s is not None  # `play` has checked that there is a frame
+            if now_s is None:  # everything may have been forgotten while somebody waited for his turn
+                raise NotBegunError
             at_s = now_s if at_s is None else at_s
             position = engine.cache.top_position - 1
             yield Asking(question, at_s, now_s, engine.frames_seen, engine.visual_tokens, position, remember)
@@ -193,11 +208,12 @@ class Player:
                     chunk = self.push(frame) or chunk
         return chunk
 
-    def push(self, frame: Frame) -> ChunkEncoded | None:
-        """Take a frame into memory, in turn and with the questions of an earlier run; raises as `StreamEngine.push`."""
+    def push(self, frame: Frame, coming: Coming | None = None) -> ChunkEncoded | None:
+        """Take a frame into memory, in turn and with the questions of an earlier run; arguments and errors as
+        `StreamEngine.push`."""
         with self.turn():
             self._repeat_past()
-            return self.engine.push(frame)
+            return self.engine.push(frame, coming)
 
     def _repeat_past(self) -> None:
         while self.past and self.past[0].frames <= self.engine.frames_seen:
@@ -213,6 +229,11 @@ class Player:
         if moment_s is None:
             return
         events = self.ask(standing.text, moment_s, remember=False)  # or a routine question would colour everything
+        with suppress(NotBegunError):
+            yield from self._told_of(standing, events)
+
+    def _told_of(self, standing: StandingQuestion, events: Generator[Event, None, None]) -> Generator[Event, None, None]:
+        """Those of the events that anybody wants to know of."""
         if not standing.until_change:
             yield from events
             return

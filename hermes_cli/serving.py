@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
@@ -21,7 +22,7 @@ from hermes_cli.course import Skip, skips
 from hermes_cli.failures import describe
 from hermes_cli.kept import kept_settings
 from hermes_cli.options import SavingOptions, Settings
-from hermes_cli.player import Asking, Ended, Event, Player, Warned, as_it_is
+from hermes_cli.player import Asking, Ended, Event, NotBegunError, Player, Warned, as_it_is
 from hermes_cli.questions import TimedQuestion
 from hermes_cli.recall import BRING_BACK, OR_NEAREST, lost_film, reaches, replayed_film
 from hermes_cli.saving import Saver
@@ -71,9 +72,10 @@ class Host:
     def begin(self, writer: SessionWriter) -> None:
         """Save what is watched from now on."""
         self.session = writer
+        self._ended_s: float | None = None  # time of the last frame, once the film has been played to its end
         self.player = replace(self.player, film=self.watched.player.film)
         self._saver = Saver(writer, _recorder(writer, self.player, self.saving), self.player, self.watched.screen.warn)
-        self.watched.player = replace(self.watched.player, take=self._take)
+        self.watched.player = replace(self.watched.player, take=self._take, looks_ahead=not is_recorded(writer))
         self.watched.saved = self._keep
         self._serving = ExitStack()
         self._serving.enter_context(_listening(LiveServer(writer.folder, self.answer, self._turnstile), self.watched.screen))
@@ -134,6 +136,8 @@ class Host:
             self._saver.show(event)
             return
         with self._turnstile.turn():
+            if isinstance(event, Ended):
+                self._ended_s = self.player.engine.now_s
             if not isinstance(event, ChunkEncoded) or self.player.engine.frame_times_s:  # or its memory is no more
                 self._saver.show(event)
 
@@ -155,7 +159,7 @@ class Host:
             raise UsageError("the message has no question, or a time or settings of the wrong kind", "ask with hermes ask")
         player = replace(self.player, sampling=_sampling(self.player, sampling), turn=turn)
         if player.engine.now_s is None:
-            raise UsageError("the video has not begun", "ask again in a moment")
+            raise NotBegunError
         remembered = at is None or parse(at).anchor in {Anchor.NOW, Anchor.END}
         if at is None or remembered:
             events = player.ask(question)
@@ -197,6 +201,9 @@ class Host:
     ) -> tuple[Player, Events]:
         """Ask about a moment that was played, with a memory of its own: the player that answers, and its events.
 
+        Where the film has been played to its end, whatever is not before its last frame is about that one, and the memory is
+        the one that stands there.
+
         Args:
             nearest: ask the memory that was saved last before that moment, and do without the source.
             hint: what to do about a source that is gone or has changed.
@@ -212,11 +219,15 @@ class Host:
         film = lost_film(self.session) if nearest else replayed_film(self.session, hint, self.settings.playing)
         moment_s = film.moment(at)
         film.check_seen(moment_s)
-        if live.now_s is None or moment_s > live.now_s:
+        is_last = live.now_s is not None and live.now_s == self._ended_s and moment_s >= live.now_s
+        if is_last and not nearest:
+            return player, player.ask(question, None if math.isinf(moment_s) else moment_s, remember=False)
+        if live.now_s is None or (moment_s > live.now_s and not is_last):
             raise UsageError(f"{at} has not been played yet", ask_now)
         engine = StreamEngine(live.model, live.config, live.policy, live.prompt_style)
         coming = rewind(engine, self.session, moment_s)
-        past = replace(player, film=film, engine=engine, past=coming, turn=nullcontext, take=as_it_is, transport=Transport())
+        alone = replace(player, turn=nullcontext, take=as_it_is, looks_ahead=True, transport=Transport())
+        past = replace(alone, film=film, engine=engine, past=coming)
         if reaches(self.session, film, moment_s):
             return past, past.play([TimedQuestion(moment_s, question)], to_the_end=False)
         if engine.now_s is None:

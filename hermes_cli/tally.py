@@ -46,7 +46,7 @@ class Tally:
         self.chunks += 1
         self.waiting -= chunk.frames
         self.visual_tokens = max(chunk.visual_tokens)
-        self.encode_ms += chunk.vision_ms + chunk.prefill_ms
+        self.encode_ms += chunk.reading_ms
         if forgetting := chunk.compression:
             self.compressions += 1
             self.compress_ms += forgetting.guidance_ms + forgetting.score_ms + forgetting.compact_ms

@@ -30,6 +30,7 @@ needs_opencv = pytest.mark.skipif(not _opencv_loads(), reason="OpenCV is missing
 @pytest.fixture(autouse=True)
 def _deterministic() -> None:
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # the models of the tests are too small for more
 
 
 @pytest.fixture(autouse=True)

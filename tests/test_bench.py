@@ -58,6 +58,26 @@ def test_what_is_no_list_of_numbers_is_refused(written: str) -> None:
         numbers(written)
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("99999999", "99999999 is too large"),
+        ("16-" + "9" * 5000, "is too large"),  # more digits than `int` takes
+        ("16-64+99999999", "99999999 is too large"),
+        ("1-1001", "more than 1000 numbers"),
+        ("1-1000,16-9999999+16", "more than 1000 numbers"),
+    ],
+)
+def test_numbers_without_measure_are_refused_as_such(written: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        numbers(written)
+
+
+def test_leading_zeros_make_no_number_large() -> None:
+    assert numbers("000000000016") == (16,)
+    assert len(numbers("1-1000")) == 1000
+
+
 def test_statistics_are_those_computed_by_hand() -> None:
     spread = Spread((1.0, 6.0, 2.0, 3.0))
     record = spread.record()
@@ -149,10 +169,10 @@ def test_what_runs_out_of_memory_is_a_row_and_the_others_go_on(
 ) -> None:
     push = StreamEngine.push
 
-    def fail(engine: StreamEngine, frame: Frame) -> Any:
+    def fail(engine: StreamEngine, frame: Frame, *coming: Any) -> Any:
         if not engine.policy.bounded and engine.frames_seen == 30:
             raise error
-        return push(engine, frame)
+        return push(engine, frame, *coming)
 
     monkeypatch.setattr(StreamEngine, "push", fail)
     rows = measured(capsys, "--policy", "full,fifo", code=6)
@@ -220,6 +240,19 @@ def test_a_row_is_written_as_soon_as_it_is_measured(
     assert [json.loads(line)["arm"] for line in capsys.readouterr().out.splitlines()] == ["fifo", "fifo"]
 
 
+def test_question_and_answer_may_take_all_the_room_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    room = ["--question-tokens", "40", "--answer-tokens", "472", "-r", "1", "--warmup", "0"]
+    rows = measured(capsys, "--policy", "fifo", *room)
+    assert {(row["question_tokens"], row["answer_tokens"]) for row in rows} == {(40, 472)}
+
+
+def test_rows_that_all_fail_leave_no_good_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SHORT, "--policy", "hermes", "--budget", "999999999"]) == 6
+    assert "the others are good" not in capsys.readouterr().err
+    assert main([*SHORT, "--policy", "hermes,full", "--frames", "16", "--budget", "999999999"]) == 6
+    assert "hint: the others are good" in capsys.readouterr().err
+
+
 def test_a_soak_is_one_pass_measured_at_ten_places(capsys: pytest.CaptureFixture[str]) -> None:
     soak = ["bench", "-m", "tiny", "--soak", "43", "--chunk", "4", "--budget", "16", "-r", "2", "-q", "-o", "json"]
     assert main(soak) == 0
@@ -252,10 +285,12 @@ def test_a_trace_takes_the_place_of_no_device(capsys: pytest.CaptureFixture[str]
     assert device.is_fifo()
 
 
-def test_a_profile_names_stages_and_writes_a_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_profile_names_stages_and_writes_a_trace(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     assert main([*SHORT, "-o", "json", "--profile", str(trace)]) == 0
-    found = json.loads(capsys.readouterr().out)
+    shown = capfd.readouterr()  # what torch's own code writes included
+    assert shown.err == f"{trace} is the trace\n"
+    found = json.loads(shown.out)
     stages = found["stages_ms"]
     assert list(stages) == [
         "vision", "prefill", "guidance", "score", "compact", "rest of the chunk", "question", "decode",
@@ -281,6 +316,12 @@ def test_a_picture_shows_every_arm(tmp_path: Path) -> None:
         (["--frames", "many"], "not a list of numbers"),
         (["--random-weights", "ov-7b"], "excludes --model"),
         (["--question-tokens", "3"], "too short"),
+        (["--question-tokens", "100000"], "100000 tokens and an answer of 32 do not fit: the memory keeps room for 512"),
+        (["--answer-tokens", "473"], "40 tokens and an answer of 473 do not fit"),
+        (["--frames", "99999984"], "at most 9999999 frames are played"),
+        (["--soak", "99999984"], "less than or equal to 9999999"),
+        (["-r", "99999999999999999999"], "less than or equal to 10000"),
+        (["--seed", str(2**63)], "seed 9223372036854775808 is out of range"),
         (["--profile", __file__], "is there already"),
     ],
 )

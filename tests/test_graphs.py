@@ -373,7 +373,7 @@ def test_neither_a_graph_nor_a_chunk_makes_the_host_wait() -> None:
     answer(engine)
     with torch.inference_mode(), engine.cache.scratch():
         embeds = engine.model.embed_text([7])
-        chunk = engine._placed(engine._embed(noise_frames(2, width=40, height=32)))
+        chunk = engine._placed(engine.tower.embed(noise_frames(2, width=40, height=32), 30, [30.0, 31.0]).tokens)
         engine.runner.read(embeds)
         torch.cuda.set_sync_debug_mode("error")
         try:

@@ -174,7 +174,7 @@ def setting(layers: int, source: str = "door.mp4", model: str = "a model") -> Se
 def chunk(layers: int, tokens: int, position: float, time_s: float) -> ChunkEncoded:
     deep = [role is Role.DEEP for role in MemoryConfig().roles(layers)]
     return ChunkEncoded(
-        first_frame=0, frames=16, tokens=64, start_s=0.0, end_s=time_s, vision_ms=100.0, prefill_ms=900.0,
+        first_frame=0, frames=16, tokens=64, start_s=0.0, end_s=time_s, vision_ms=100.0, hidden_ms=0.0, prefill_ms=900.0,
         compression=Compression((64,) * layers, False, 12.0, 1.0, 2.0), visual_tokens=(tokens,) * layers,
         top_position=position, renumbered_from=position, summary_tokens=tuple(map(int, deep)),
         positions=((0.0, position),) * layers, oldest_s=(0.0,) * layers, median_s=(time_s / 2,) * layers,

@@ -227,9 +227,9 @@ def test_five_moments_are_answered_as_they_were_without_the_source(run: Any, fil
 def test_the_model_sees_what_is_kept(run: Any, film: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     push, seen = StreamEngine.push, list[Frame]()
 
-    def watched(engine: StreamEngine, frame: Frame) -> Any:
+    def watched(engine: StreamEngine, frame: Frame, *coming: Any) -> Any:
         seen.append(frame)
-        return push(engine, frame)
+        return push(engine, frame, *coming)
 
     monkeypatch.setattr(StreamEngine, "push", watched)
     run("watch", film, *MEMORY, "--record")

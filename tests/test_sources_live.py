@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hermes.errors import SourceError
 from hermes.frames import Frame
 from hermes.sources import Connecting, Feed, FrameList, Report, Source, VideoFile, camera, cameras, live, open_source
+from hermes.sources import feed as feed_module
 from hermes.sources.camera import Camera
 from hermes.sources.feed import Pulse
 from hermes.sources.live import LiveSource, Shot
@@ -62,6 +63,11 @@ def once_wanted(*shots: Shot) -> Callable[[], Iterator[Shot]]:
         yield from shots
 
     return script
+
+
+def iter_of(frames: list[Frame]) -> Generator[Frame, None, None]:
+    """The frames, as a source gives them."""
+    yield from frames
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -263,6 +269,28 @@ class TestFeed:
             for number in range(8):
                 assert feed.take(DEADLINE_S) is not None
                 assert source.report.jumps == number
+
+    def test_what_is_coming_of_a_film_is_known(self) -> None:
+        made = [Frame(float(number), grey(0)) for number in range(20)]
+        with closing(Feed(FrameList(made), iter_of(made), ahead=8)) as feed:
+            until(lambda: len(feed.coming(100)) == 8)
+            assert feed.coming(3) == made[:3]
+            assert feed.take(DEADLINE_S) is made[0]
+            until(lambda: feed.coming(8) == made[1:9])
+
+    def test_large_frames_are_not_read_far_ahead(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        made = [Frame(float(number), grey(0)) for number in range(20)]
+        monkeypatch.setattr(feed_module, "_ROOM_BYTES", 6 * grey(0).nbytes)
+        with closing(Feed(FrameList(made), iter_of(made), ahead=16)) as feed:
+            until(lambda: len(feed.coming(100)) == 6)
+            time.sleep(0.1)
+            assert len(feed.coming(100)) == 6
+
+    def test_of_what_is_live_nothing_that_comes_is_certain(self) -> None:
+        source = Scripted(once_wanted(*map(shot, range(4))))
+        with closing(Feed(source, source.frames(1000), "all", ahead=8)) as feed:
+            assert feed.take(DEADLINE_S) is not None
+            assert feed.coming(8) == []
 
     def test_what_reading_raises_comes_after_the_frames_before_it(self) -> None:
         def frames() -> Generator[Frame, None, None]:

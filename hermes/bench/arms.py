@@ -17,7 +17,7 @@ from itertools import cycle, pairwise
 import torch
 
 from hermes.config import MemoryConfig, Sampling
-from hermes.engine import StreamEngine
+from hermes.engine import Coming, StreamEngine
 from hermes.errors import UsageError
 from hermes.events import Answer, ChunkEncoded
 from hermes.frames import Frame
@@ -58,7 +58,7 @@ class ChunkCost:
         frames, tokens: its size.
         behind: tokens that were held before it, in the layer with most.
         encode_ms: everything, from its last frame until the next can be taken.
-        vision_ms, prefill_ms: vision tower with its preprocessing; language model.
+        vision_ms, prefill_ms: vision tower with its preprocessing, which may pass beside other work; language model.
         guidance_ms, score_ms, compact_ms: the parts of forgetting; None where nothing was forgotten.
     """
 
@@ -126,8 +126,8 @@ class Arm(ABC):
         """Empty the memory, and keep whatever was set up once."""
 
     @abstractmethod
-    def push(self, frame: Frame) -> ChunkCost | None:
-        """Take the next frame; errors as `StreamEngine.push`."""
+    def push(self, frame: Frame, coming: Coming | None = None) -> ChunkCost | None:
+        """Take the next frame; arguments and errors as `StreamEngine.push`."""
 
     @abstractmethod
     def ask(self) -> AnswerCost:
@@ -157,17 +157,20 @@ class PolicyArm(Arm):
         super().__init__(name, model, task)
         self.engine = StreamEngine(model, task.config, make_policy(name, task.config), task.prompt_style)
         self._empty = self.engine.snapshot()
+        self._tower = self.engine.tower
         self._question = question_of(self.engine.prompt, task.question_tokens)
 
     def restart(self) -> None:
+        self._tower.settle()
         self.engine.restore(self._empty)
 
-    def push(self, frame: Frame) -> ChunkCost | None:
+    def push(self, frame: Frame, coming: Coming | None = None) -> ChunkCost | None:
         behind, start_ms = max(self.kv_tokens), self.now_ms()
-        event = self.engine.push(frame)
+        event = self.engine.push(frame, coming)
         return chunk_cost(event, behind, self.now_ms() - start_ms) if event else None
 
     def ask(self) -> AnswerCost:
+        self._tower.settle()  # questions are measured alone
         sampling = Sampling(max_new_tokens=self.task.answer_tokens, evidence=self.task.evidence)
         with never_ending(self.model):
             *_, answer = self.engine.ask(self._question, sampling, remember=False)
@@ -205,7 +208,7 @@ class StockArm(Arm):
             self._stock.append(self.model.text(self._prefix_ids))
 
     @torch.inference_mode()
-    def push(self, frame: Frame) -> ChunkCost | None:
+    def push(self, frame: Frame, coming: Coming | None = None) -> ChunkCost | None:
         self._waiting.append(frame)
         if len(self._waiting) < self.task.config.chunk_frames:
             return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -21,6 +23,27 @@ def noise(seed: int) -> Iterator[Frame]:
         rgb = np.random.default_rng((seed, number)).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
         yield Frame(float(number), rgb)
         number += 1
+
+
+class Foreseen(Iterator[Frame]):
+    """Frames without end, of which those to come are known.
+
+    Args:
+        ahead: how many of them.
+    """
+
+    def __init__(self, frames: Iterator[Frame], ahead: int) -> None:
+        self._frames, self._ahead = frames, ahead
+        self._known: deque[Frame] = deque()
+
+    def __next__(self) -> Frame:
+        while len(self._known) <= self._ahead:
+            self._known.append(next(self._frames))
+        return self._known.popleft()
+
+    def coming(self, count: int) -> list[Frame]:
+        """So many of those to come, if they are known."""
+        return list(islice(self._known, count))
 
 
 def check_repeatable(source: Source) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from hermes.bench.arms import AnswerCost, Arm, ChunkCost
 from hermes.bench.peak import PeakMemory
+from hermes.bench.pictures import Foreseen
 from hermes.bench.spread import Spread
 from hermes.errors import HermesError, UsageError, out_of_memory
 from hermes.frames import Frame
@@ -175,10 +176,10 @@ class ArmRun:
 
     def _one_pass(self, arm: Arm, marks: Sequence[int], counts: bool) -> None:
         newest: deque[ChunkCost] = deque(maxlen=self.plan.at_once)
-        frames = self._frames()
+        frames = Foreseen(self._frames(), arm.task.config.chunk_frames)
         for seen, mark in pairwise((0, *marks)):
             for _ in range(mark - seen):
-                if cost := arm.push(next(frames)):
+                if cost := arm.push(next(frames), frames.coming):
                     newest.append(cost)
             answers = [arm.ask() for _ in range(self.plan.at_once)]
             self._take(arm, self._samples[mark], list(newest) if counts else [], answers if counts else [])

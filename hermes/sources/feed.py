@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import islice
 from threading import Condition
 from typing import Literal
 
@@ -17,7 +18,8 @@ from hermes.sources.rates import Rate
 
 Buffering = Literal["latest", "all"]
 
-_AHEAD = 4  # frames of a film
+_AHEAD = 4  # frames of a film, whatever their size
+_ROOM_BYTES = 2**27  # for more of them
 _BACKLOG = 32  # frames of a live source that wait where all are wanted
 _PULSE_S = 0.5
 
@@ -62,14 +64,17 @@ class Feed:
         source: where the frames come from.
         frames: they themselves, read in another thread from now on.
         buffering: whether the newest frame of a live source replaces one that waits, or joins the queue.
+        ahead: how many frames of a film may wait, as far as `_ROOM_BYTES` go.
 
     Attributes:
         ended: whether `take` has found that no frame is left and none will come.
     """
 
-    def __init__(self, source: Source, frames: Generator[Frame, None, None], buffering: Buffering = "latest") -> None:
+    def __init__(
+        self, source: Source, frames: Generator[Frame, None, None], buffering: Buffering = "latest", ahead: int = 0
+    ) -> None:
         self._source, self._live = source, source.info.is_live
-        self._limit = _AHEAD if not self._live else 1 if buffering == "latest" else _BACKLOG
+        self._limit = max(_AHEAD, ahead) if not self._live else 1 if buffering == "latest" else _BACKLOG
         self._waiting: deque[_Arrived] = deque()
         self._changed = Condition()
         self._closed = self._overflowed = False
@@ -98,6 +103,12 @@ class Feed:
         if self._live:
             self._lag_s = time.monotonic() - arrived.at_s
         return arrived.frame
+
+    def coming(self, count: int) -> list[Frame]:
+        """So many of the frames that `take` will give next, or those that have been read; none of a live source, where a
+        newer one may take their place."""
+        with self._changed:
+            return [] if self._live else [arrived.frame for arrived in islice(self._waiting, count)]
 
     def news(self) -> list[str]:
         """What the user should know, once each."""
@@ -151,10 +162,14 @@ class Feed:
                 self._waiting.popleft()
                 self._dropped += 1
                 self._warn_of_overflow()
-            self._changed.wait_for(lambda: self._closed or len(self._waiting) < self._limit)
+            self._changed.wait_for(lambda: self._closed or len(self._waiting) < self._room_for(arrived.frame))
             self._waiting.append(arrived)
             self._changed.notify_all()
             return not self._closed
+
+    def _room_for(self, frame: Frame) -> int:
+        """How many frames of this size may wait."""
+        return self._limit if self._live else min(self._limit, max(_AHEAD, _ROOM_BYTES // frame.rgb.nbytes))
 
     def _warn_of_overflow(self) -> None:
         if self._limit > 1 and not self._overflowed:

@@ -16,7 +16,7 @@ from hermes.errors import UsageError
 from hermes.sessions import Session
 from hermes.sources import Feed
 from hermes.sources.opening import printable
-from hermes_cli.captions import WRITERS, Captions, Interrupted, Plan, interrupted
+from hermes_cli.captions import WRITERS, Captions, Interrupted, Plan, interrupted, refuse_pipe
 from hermes_cli.film import Film
 from hermes_cli.knobs import grouped
 from hermes_cli.loading import load_player
@@ -28,7 +28,7 @@ from hermes_cli.screen import Screen
 from hermes_cli.serving import kept
 from hermes_cli.standing import StandingQuestion, interval_s
 from hermes_cli.viewing import viewing
-from hermes_cli.writing import promised_text, reopen_text
+from hermes_cli.writing import expanded, promised_text, reopen_text
 
 QUESTION = "Describe the scene."
 
@@ -64,6 +64,7 @@ def caption(
     """
     if output.suffix.lower() not in WRITERS:
         raise UsageError(f"{printable(output.name)} has no known format", f"one of: {', '.join(WRITERS)}")
+    refuse_pipe(expanded(output), "captions are read again to go on with them: name a file")
     plan = Plan.of(output, interval_s(every), question, until_change)
     if go_on and (force or keeping.name is not None or not keeping.save):
         raise UsageError("-c goes on with a file and its session", "leave --force, --name and --no-save out")
@@ -155,5 +156,5 @@ class _LaterFilm(Film):
 
     begin_s: float = -math.inf
 
-    def feed(self, after_s: float = -math.inf) -> Feed:
-        return super().feed(max(after_s, self.begin_s))
+    def feed(self, after_s: float = -math.inf, ahead: int = 0) -> Feed:
+        return super().feed(max(after_s, self.begin_s), ahead)

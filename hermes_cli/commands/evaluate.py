@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -51,75 +51,104 @@ Against = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="The one that the others are compared with.", show_default="the first"),
 ]
-Frames = Annotated[
-    str,
-    typer.Option(
-        metavar="N,...", help="Lengths of the videos, at one frame a second; 64,256,1024 takes several times as long."
-    ),
-]
-Videos = Annotated[int, typer.Option(metavar="N", min=1, help="Videos of each length.")]
-Questions = Annotated[int, typer.Option(metavar="N", min=1, help="Questions about each video.")]
-Seed = Annotated[str, typer.Option(metavar="TEXT", help="Names the videos and questions.")]
-By = Annotated[
-    Literal["group", "type", "age"],
-    typer.Option(
-        help="What a table sorts by: realtime and backward, the type of question, or the age of the evidence in frames."
-    ),
-]
-Choices = Annotated[
-    bool,
-    typer.Option("--choices", help="Ask as multiple choice too: which of up to four answers is the most likely one."),
-]
-Evidence = Annotated[
-    bool,
-    typer.Option(
-        "--evidence",
-        help="Say how often a right answer about the past names the scene it is read from among the moments it drew on.",
-    ),
-]
-Output = Annotated[
-    Literal["md", "json", "jsonl"],
-    typer.Option(
-        "--output", "-o", help="md: tables; json: the tables as an object; jsonl: every question as it is answered."
-    ),
-]
-Save = Annotated[
-    Path | None,
-    typer.Option("--save", metavar="FILE.jsonl", help="Keep every answer in a file as it comes.", show_default=False),
-]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the file of --save; what is in it is not asked again.")]
-Plot = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot",
-        metavar="FILE.png|svg",
-        help="Draw right answers over the age of their evidence, all lengths together.",
-        show_default=False,
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite the picture if it is there.")]
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """What is asked about which videos."""
+
+    frames: Annotated[
+        str,
+        typer.Option(
+            metavar="N,...", help="Lengths of the videos, at one frame a second; 64,256,1024 takes several times as long."
+        ),
+    ] = "64,256"
+    videos: Annotated[int, typer.Option(metavar="N", min=1, help="Videos of each length.")] = 20
+    questions: Annotated[int, typer.Option(metavar="N", min=1, help="Questions about each video.")] = 20
+    seed: Annotated[str, typer.Option(metavar="TEXT", help="Names the videos and questions.")] = "shapes"
+    choices: Annotated[
+        bool,
+        typer.Option("--choices", help="Ask as multiple choice too: which of up to four answers is the most likely one."),
+    ] = False
+
+    def lengths(self) -> list[int]:
+        """Of the videos, in frames; raises `UsageError` where they are no numbers."""
+        try:
+            return list(dict.fromkeys(int(length) for length in self.frames.split(",")))
+        except ValueError as error:
+            raise UsageError(f"{self.frames!r} is not a list of lengths", "write it as 64,256,1024") from error
+
+    def tasks(self) -> list[ShapesTask]:
+        """One for each length; raises `UsageError` as `lengths`, and for one out of range."""
+        lengths = self.lengths()
+        from hermes.evals.shapes import ShapesTask  # noqa: PLC0415 - loads torch
+
+        return [ShapesTask(length, self.videos, self.questions, self.seed, self.choices) for length in lengths]
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """What is shown of the answers, and what is kept."""
+
+    by: Annotated[
+        Literal["group", "type", "age"],
+        typer.Option(
+            help="What a table sorts by: realtime and backward, the type of question, or the age of the evidence in frames."
+        ),
+    ] = "group"
+    evidence: Annotated[
+        bool,
+        typer.Option(
+            "--evidence",
+            help="Say how often a right answer about the past names the scene it is read from among the moments it drew on.",
+        ),
+    ] = False
+    output: Annotated[
+        Literal["md", "json", "jsonl"],
+        typer.Option(
+            "--output", "-o", help="md: tables; json: the tables as an object; jsonl: every question as it is answered."
+        ),
+    ] = "md"
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="FILE.jsonl", help="Keep every answer in a file as it comes.", show_default=False),
+    ] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the file of --save; what is in it is not asked again.")
+    ] = False
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            metavar="FILE.png|svg",
+            help="Draw right answers over the age of their evidence, all lengths together.",
+            show_default=False,
+        ),
+    ] = None
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the picture if it is there.")] = False
+
+    def __post_init__(self) -> None:
+        if self.evidence and self.by != "group":
+            raise UsageError(f"--evidence and --by {self.by} exclude each other", "leave one of them out")
+
+    def check_files(self) -> None:
+        """Raises `UsageError` where an answer or the picture could not be written later."""
+        check_results(self.save, self.resume, "--save")
+        if self.plot:
+            check_drawable(self.plot, self.force)
 
 
 @evaluations.command("shapes")
 @grouped
 def shapes(
+    *,
     model: ModelOptions,
     method: MethodOptions,
     policy: Policies = None,
     sweep: Sweep = None,
     against: Against = None,
-    frames: Frames = "64,256",
-    videos: Videos = 20,
-    questions: Questions = 20,
-    seed: Seed = "shapes",
-    by: By = "group",
-    choices: Choices = False,
-    evidence: Evidence = False,
-    output: Output = "md",
-    save: Save = None,
-    resume: Resume = False,
-    plot: Plot = None,
-    force: Force = False,
+    asked: TaskOptions,
+    result: ResultOptions,
 ) -> None:
     """Ask about videos of the embedded model's own world while they play; all memories meet the same questions.
 
@@ -127,51 +156,51 @@ def shapes(
     for a share, Bonett and Price's for a difference, whose p is that of McNemar's exact test, not corrected for several
     comparisons. Both take the questions as independent; -o json adds intervals that draw whole videos.
     """
-    config, lengths = method.config(), _lengths(frames)
-    check_results(save, resume, "--save")
-    if evidence and by != "group":
-        raise UsageError(f"--evidence and --by {by} exclude each other", "leave one of them out")
-    if plot:
-        check_drawable(plot, force)
-    from hermes.evals.shapes import ShapesTask, evaluate_shapes  # noqa: PLC0415 - loads torch
-    from hermes.policies import make_policy  # noqa: PLC0415 - loads torch
+    config, lengths = method.config(), asked.lengths()
+    result.check_files()
+    from hermes.evals.shapes import evaluate_shapes  # noqa: PLC0415 - loads torch
 
-    arms = _arms(policy, sweep)
-    for arm in arms:
-        make_policy(arm.policy, arm.config(config))  # what is unknown or out of range ends the run before it begins
-    reference = _reference(against, arms)
-    tasks = [ShapesTask(length, videos, questions, seed, choices) for length in lengths]
+    arms = _arms(policy, sweep, config)
+    reference, tasks = _reference(against, arms), asked.tasks()
     loaded = load_checkpoint(model)
-    settings = _settings(loaded, model, config, arms if sweep else (), seed, choices)
-    journal = open_results(save, settings, resume)
-    run = {"model": loaded.name, "memory": asdict(config), "videos": videos, "questions": questions, "seed": seed}
+    settings = _settings(loaded, model, config, arms if sweep else (), asked)
+    journal = open_results(result.save, settings, result.resume)
+    asking = {"videos": asked.videos, "questions": asked.questions, "seed": asked.seed}
+    run = {"model": loaded.name, "memory": asdict(config), **asking}
     samples: list[Sample] = []
     is_complete = False
     try:
         for task in tasks:
             for sample in _tracked(evaluate_shapes(loaded, config, arms, task, model.prompt_style, journal), arms, task):
                 samples.append(sample)
-                if output == "jsonl":
+                if result.output == "jsonl":
                     write_out(json_line(asdict(sample)))
         is_complete = True
     finally:  # whatever ended it, what was answered is shown
-        if samples and output != "jsonl":
-            results = Results(samples, arms, reference, lengths, by, sweep.capitalize() if sweep else "Policy", evidence)
-            as_json = {**run, "sweep": sweep, "complete": is_complete} if output == "json" else None
-            write_out(results.markdown() if as_json is None else json_line({**as_json, **results.json()}))
+        if samples:
+            compared = sweep.capitalize() if sweep else "Policy"
+            results = Results(samples, arms, reference, lengths, result.by, compared, result.evidence)
+            _write(results, result.output, {**run, "sweep": sweep, "complete": is_complete})
         if samples and not is_complete:
-            note(f"ended early: {len(samples)} questions were answered{_going_on(save)}")
-    if plot:
-        _draw(plot, samples, arms, force)
+            note(f"ended early: {len(samples)} questions were answered{_going_on(result.save)}")
+    if result.plot:
+        _draw(result.plot, samples, arms, result.force)
 
 
-def _arms(policies: str | None, sweep: str | None) -> tuple[Arm, ...]:
+def _arms(policies: str | None, sweep: str | None, config: MemoryConfig) -> tuple[Arm, ...]:
+    """What is compared; raises `UsageError` for what is unknown or, with these constants, out of range."""
+    from hermes.policies import make_policy  # noqa: PLC0415 - loads torch
+
+    if sweep is not None and policies is not None:
+        raise UsageError("--policy and --sweep exclude each other", "a sweep names its own policies")
     if sweep is None:
         names = [name.strip() for name in (_POLICIES if policies is None else policies).split(",")]
-        return tuple(Arm(name, name) for name in dict.fromkeys(names))
-    if policies is not None:
-        raise UsageError("--policy and --sweep exclude each other", "a sweep names its own policies")
-    return sweep_arms(sweep)
+        arms = tuple(Arm(name, name) for name in dict.fromkeys(names))
+    else:
+        arms = sweep_arms(sweep)
+    for arm in arms:
+        make_policy(arm.policy, arm.config(config))
+    return arms
 
 
 def _reference(against: str | None, arms: Sequence[Arm]) -> str:
@@ -181,15 +210,8 @@ def _reference(against: str | None, arms: Sequence[Arm]) -> str:
     return against or names[0]
 
 
-def _lengths(frames: str) -> list[int]:
-    try:
-        return list(dict.fromkeys(int(length) for length in frames.split(",")))
-    except ValueError as error:
-        raise UsageError(f"{frames!r} is not a list of lengths", "write it as 64,256,1024") from error
-
-
 def _settings(
-    model: VideoModel, options: ModelOptions, config: MemoryConfig, arms: Sequence[Arm], seed: str, choices: bool
+    model: VideoModel, options: ModelOptions, config: MemoryConfig, arms: Sequence[Arm], asked: TaskOptions
 ) -> dict[str, Any]:
     """All that one answer depends on. Lengths, videos, questions and policies are in each answer's name, so that a later run
     can go on with the file for more of them."""
@@ -200,11 +222,19 @@ def _settings(
         "dtype": str(model.dtype),
         "quant": options.quant,
         "prompt_style": options.prompt_style,
-        "seed": seed,
-        "choices": choices,
+        "seed": asked.seed,
+        "choices": asked.choices,
         "sweep": {arm.name: {"policy": arm.policy, "remember": arm.remember, **arm.changes} for arm in arms},
         **{f"memory.{name}": value for name, value in asdict(config).items()},
     }
+
+
+def _write(results: Results, output: str, run: dict[str, Any]) -> None:
+    """Tables or an object at the end; as JSON lines all is written already."""
+    if output == "md":
+        write_out(results.markdown())
+    elif output == "json":
+        write_out(json_line({**run, **results.json()}))
 
 
 def _going_on(save: Path | None) -> str:

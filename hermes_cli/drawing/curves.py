@@ -6,10 +6,14 @@ import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hermes.errors import UsageError
 from hermes.sources.opening import printable
 from hermes_cli.writing import expanded, open_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SUFFIXES = (".png", ".svg")
 
@@ -85,14 +89,7 @@ def draw(
     axes = figure.subplots()
     for number, curve in enumerate(curves):
         shift = _DODGE * (number - (len(curves) - 1) / 2) if places else 0.0
-        x = [value + shift for value in curve.x]
-        ends = zip(curve.y, curve.low, curve.high, strict=True) if curve.low else ()
-        below_above = [
-            (max(0.0, y - low), max(0.0, high - y)) for y, low, high in ends
-        ]  # an end at y may be rounded past it
-        errors = list(zip(*below_above, strict=True)) or None
-        marker = _MARKERS[number % len(_MARKERS)]
-        axes.errorbar(x, curve.y, errors, label=curve.label, marker=marker, markersize=5, capsize=3, linewidth=1.4)
+        _draw_curve(axes, curve, shift, _MARKERS[number % len(_MARKERS)])
     axes.set(xlabel=x_label, ylabel=y_label, title=title)
     if places:
         axes.set_xticks(range(len(places)), places)
@@ -106,3 +103,12 @@ def draw(
     kind = path.suffix.lower().removeprefix(".")
     with mpl.rc_context({"svg.hashsalt": "hermes"}), open_bytes(path, force) as file:  # the same picture, the same bytes
         figure.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+
+
+def _draw_curve(axes: Axes, curve: Curve, shift: float, marker: str) -> None:
+    """One curve with its intervals, so far to the right of where it is."""
+    ends = zip(curve.y, curve.low, curve.high, strict=True) if curve.low else ()
+    below_above = [(max(0.0, y - low), max(0.0, high - y)) for y, low, high in ends]  # an end at y may be rounded past it
+    errors = list(zip(*below_above, strict=True)) or None
+    x = [value + shift for value in curve.x]
+    axes.errorbar(x, curve.y, errors, label=curve.label, marker=marker, markersize=5, capsize=3, linewidth=1.4)

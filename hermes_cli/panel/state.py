@@ -153,7 +153,7 @@ class PanelState:
         forgetting_ms = _total_ms(chunk.compression) if chunk.compression else 0.0
         if chunk.renumbered_from is not None:
             state = replace(state, renumbering=Renumbering(chunk.end_s, chunk.renumbered_from, chunk.top_position))
-        encoding = self.encoding.after(chunk.vision_ms + chunk.prefill_ms + forgetting_ms)
+        encoding = self.encoding.after(chunk.reading_ms + forgetting_ms)
         return replace(state, chunk=chunk, encoding=encoding)
 
     def _with_compression(self, compression: Compression) -> PanelState:
