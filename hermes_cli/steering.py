@@ -47,18 +47,24 @@ def skip(host: Host, until_s: float) -> None:
     host.log(seek_record(host.player.engine, until_s))
 
 
-def go_back(host: Host, at_s: float) -> ChunkEncoded | None:
-    """Return to the memory of an earlier moment; those of later ones are given up. Returns the last chunk before it.
-
-    Raises:
-        UsageError: there is no way back, since frames are recorded or the source has changed.
-        SourceError: the saved memory is damaged, or the source cannot be read.
-    """
-    session, player, engine = host.session, host.watched.player, host.player.engine
+def check_way_back(host: Host) -> None:
+    """Raise `UsageError` where there is none, since frames are recorded or the source has changed."""
+    session = host.session
     if is_recorded(session):
         raise UsageError("with --record the video goes only forwards", AT_INSTEAD)
     if change := session.info.source.change():
         raise UsageError(f"{session.info.source.name}: {change}", BRING_BACK)
+
+
+def go_back(host: Host, at_s: float) -> ChunkEncoded | None:
+    """Return to the memory of an earlier moment; those of later ones are given up. Returns the last chunk before it.
+
+    There is a way back: see `check_way_back`.
+
+    Raises:
+        SourceError: the saved memory is damaged, or the source cannot be read.
+    """
+    session, player, engine = host.session, host.watched.player, host.player.engine
     host.save_memory()
     in_gap = any(at_s in gap for gap in host.skips)
     try:

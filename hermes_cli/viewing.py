@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from copy import copy
 
 import typer
 
@@ -71,7 +72,7 @@ class Viewing:
 
     def ask(self, question: str) -> None:
         """Answer a question about the newest frame; an answer that is interrupted is shown as far as it came."""
-        self.show(self.player.ask(question))
+        self.tell(self.player.ask(question))
 
     def finish(self) -> None:
         """Say that the work is done; raises `typer.Exit` with the code for a partial result if the film ended early."""
@@ -79,28 +80,34 @@ class Viewing:
         if self.player.film.source.report.ended_early:
             raise typer.Exit(PartialError.exit_code)
 
-    def show(self, events: Events, saved: Callable[[Event], None] | None = None) -> None:
-        """Take events to wherever they are shown; what they come from is closed, whatever happens.
+    def tell(self, events: Events, saved: Callable[[Event], None] | None = None) -> None:
+        """Show what answers a question, which may come while the film has something of its own to tell.
 
         Args:
-            saved: keeps them instead of what keeps the others.
+            saved: keeps it instead of what keeps the rest.
         """
-        saved = saved or self.saved
+        self._show(events, copy(self.answers), saved or self.saved)
+
+    def show(self, events: Events) -> None:
+        """Take events to wherever they are shown; what they come from is closed, whatever happens."""
+        self._show(events, self.answers, self.saved)
+
+    def _show(self, events: Events, answers: Answers, saved: Callable[[Event], None]) -> None:
         try:
             with closing(events):  # whatever happens, the memory is free again
                 for event in events:
                     self.tally.add(event)
-                    self.answers.show(event)
+                    answers.show(event)
                     self.screen.show(event, self.tally)
                     if isinstance(event, Answer):
                         self.screen.detail(self.player.engine.runner.news())
                     self.drawn(event)
                     saved(event)
         except (KeyboardInterrupt, SystemExit):
-            self.answers.interrupt()
+            answers.interrupt()
             raise
         except Exception:
-            self.answers.abandon()
+            answers.abandon()
             raise
 
 

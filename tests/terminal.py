@@ -12,35 +12,43 @@ import subprocess
 import sys
 import termios
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 
 import pyte
 
 DEADLINE_S = 120.0
+DEVICE = Path("/dev/tty")
 CURSOR_POSITION_REQUEST, ANSWER = b"\x1b[6n", b"\x1b[1;1R"
 
 
 class Terminal:
     """`hermes` with these arguments in a terminal of its own.
 
+    Args:
+        output: the file that standard output goes to.
+
     Attributes:
         screen: what a user sees, with what has scrolled away.
         written: every byte that came.
     """
 
-    def __init__(self, *arguments: str | Path, columns: int = 100, rows: int = 30, **environment: str) -> None:
+    def __init__(
+        self, *arguments: str | Path, columns: int = 100, rows: int = 30, output: Path = DEVICE, **environment: str
+    ) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=2000)
         self._stream = pyte.ByteStream(self.screen)
         self.written = b""
         self._controller, self._device = pty.openpty()
         self.resize(columns, rows)
         self.modes_before = termios.tcgetattr(self._device)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "hermes_cli", *map(str, arguments)], stdin=self._device, stdout=self._device,
-            stderr=self._device, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
-            env={**os.environ, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1", "LANG": "C.UTF-8", **environment},
-        )  # fmt: skip
+        with output.open("wb") if output != DEVICE else nullcontext(self._device) as stdout:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "hermes_cli", *map(str, arguments)], stdin=self._device, stdout=stdout,
+                stderr=self._device, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+                env={**os.environ, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1", "LANG": "C.UTF-8", **environment},
+            )  # fmt: skip
 
     def __enter__(self) -> Terminal:
         return self
@@ -96,5 +104,8 @@ class Terminal:
         if CURSOR_POSITION_REQUEST in piece:
             os.write(self._controller, ANSWER)
         self.written += piece
-        self._stream.feed(piece)
+        self._show(piece)
         return True
+
+    def _show(self, piece: bytes) -> None:
+        self._stream.feed(piece)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from functools import partial
@@ -93,6 +94,20 @@ def test_what_cannot_be_gone_on_with_is_refused_and_left_alone(run: Any, film: P
     assert "is not as session" in refused(film, "-c", "-o", file)
     file.unlink()
     assert "cannot be read" in refused(film, "-c", "-o", file)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(run: Any, film: Path, tmp_path: Path) -> None:
+    file, pipe, played = tmp_path / "film.srt", tmp_path / "pipe.srt", tmp_path / "pipe.mp4"
+    assert run("caption", film, *MEMORY, "--every", "5s", "-o", file)[0] == 0
+    os.mkfifo(played)
+    file.rename(tmp_path / "kept.srt")
+    for path in (pipe, file):
+        os.mkfifo(path)
+        for flags in ((*MEMORY,), (*MEMORY, "--force"), ("-c",)):
+            code, out, told = run("caption", film, *flags, "-o", path)
+            assert (code, out, f"{path.name} is a named pipe, not a file\n" in told) == (2, "", True)
+    code, _, told = run("caption", played, "-c", "-o", tmp_path / "kept.srt")
+    assert (code, "pipe.mp4 is a named pipe, not a file\nhint: give the video file" in told) == (2, True)
 
 
 def test_a_run_that_never_began_leaves_every_file_as_it_was(run: Any, film: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import re
 import shutil
 import sys
@@ -356,16 +357,15 @@ def test_a_figure_shows_the_shares_as_colours() -> None:
     answered = Answered(QUESTION, 3.0, (Moment(1, 2, 0.5),))
     drawn = ElementTree.fromstring(svg(Figure(sheet(made(held), answered))))
     boxes = [box.attrib for box in drawn if box.tag.endswith("rect")]
-    cells = [box for box in boxes if float(box["x"]) >= LEFT and box["height"] == "18"]
     step = MAP_WIDTH / 4
 
     def seen(row: int, column: int) -> str:
         x, y = LEFT + (column + 0.5) * step, TOP + (row + 0.5) * 18
-        (box,) = (
-            box for box in cells
+        *_, seen_last = (
+            box for box in boxes
             if 0 < x - float(box["x"]) < float(box["width"]) and 0 < y - float(box["y"]) < float(box["height"])
         )  # fmt: skip
-        return box["fill"]
+        return seen_last["fill"]
 
     for row, counts in enumerate(held):
         assert [seen(row, column) for column in range(4)] == [in_hex(colour(count / 10)) for count in counts]
@@ -373,6 +373,22 @@ def test_a_figure_shows_the_shares_as_colours() -> None:
     assert [(float(box["x"]), float(box["width"])) for box in marks] == [(LEFT + step, step)]
     texts = [text.text for text in drawn.iter() if text.tag.endswith("text")]
     assert {"session 1 of film.mp4", "middle", "deep", "00:00:02", "evidence"} <= set(texts)
+
+
+def test_no_paper_shows_between_the_boxes_of_a_map() -> None:
+    held = np.random.default_rng(0).integers(0, 11, (36, 64)).tolist()
+    figure = Figure(sheet(made(held)))
+    paper, *boxes = (
+        [float(box.attrib[name]) for name in ("x", "y", "width", "height")]
+        for box in ElementTree.fromstring(svg(figure)) if box.tag.endswith("rect")
+    )  # fmt: skip
+    for scale in np.linspace(0.5, 2, 31):  # as wide as a window, with every edge on a pixel
+        seen = np.zeros((round(paper[3] * scale), round(paper[2] * scale)), dtype=bool)
+        for x, y, width, height in boxes:
+            seen[round(y * scale) : round((y + height) * scale), round(x * scale) : round((x + width) * scale)] = True
+        corner, end = (TOP, LEFT), (figure.bottom, LEFT + MAP_WIDTH)
+        rows, columns = (slice(math.ceil(a * scale), math.floor(b * scale)) for a, b in zip(corner, end, strict=True))
+        assert seen[rows, columns].all(), scale
 
 
 class Reader(HTMLParser):

@@ -1,11 +1,11 @@
-"""Moving a run that is saved: what was skipped or played again never comes back as something else."""
+"""Moving a run that is saved: what was skipped or played again never comes back as something else. Asking while it plays."""
 
 from __future__ import annotations
 
 import math
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -16,7 +16,7 @@ import pytest
 from hermes.config import MemoryConfig, Sampling
 from hermes.engine import StreamEngine
 from hermes.errors import UsageError
-from hermes.events import Answer, ChunkEncoded
+from hermes.events import Answer, AnswerDelta, ChunkEncoded
 from hermes.models import VideoModel
 from hermes.policies import make_policy
 from hermes.sessions import Session, SessionStore
@@ -39,7 +39,7 @@ from hermes_cli.options import (
     SavingOptions,
     Settings,
 )
-from hermes_cli.player import Asking, Event, Player, Seen
+from hermes_cli.player import Asking, Event, NotBegunError, Player, Seen
 from hermes_cli.questions import TimedQuestion
 from hermes_cli.recall import reaches, replayed_film
 from hermes_cli.repl.footer import Footer
@@ -171,6 +171,23 @@ def test_going_back_is_as_if_the_rest_had_never_been(watch: Watch) -> None:
         assert_same(run.then("2.0"), straight.engine)
         assert run.then("1.23").now_s == 1.2
         assert run.engine.last_exchange == straight.engine.last_exchange
+
+
+def test_after_the_end_of_the_film_is_its_last_frame(watch: Watch) -> None:
+    with watch() as run:
+        run.play(2.0, "What is there?")
+        with pytest.raises(UsageError, match="end has not been played yet"):
+            run.then("end")
+        run.watched.play_on(())
+        exchange = run.engine.last_exchange
+        for at, about_s in (("end", 5.9), ("5.95", 5.95), ("100%", 6.0), ("5.9", 5.9)):
+            past, events = run.host.then(run.watched.player, "What is this?", at)
+            (asking,) = (event for event in events if isinstance(event, Asking))
+            assert (asking.at_s, asking.frame_s, asking.frames) == (about_s, 5.9, 60)
+            assert past.engine.last_exchange == exchange  # a question about a moment colours nothing
+        run.moves.seek(1.0)
+        with pytest.raises(UsageError, match=r"5\.95 has not been played yet"):
+            run.then("5.95")
 
 
 def test_a_stretch_that_was_skipped_can_be_seen_after_all(watch: Watch) -> None:
@@ -396,6 +413,41 @@ def test_the_film_and_a_question_do_not_wait_for_each_other(watch: Watch) -> Non
         film.join(60)
         assert not film.is_alive()
         assert [answer["frames"] for answer in run.host.session.log().answers] == [6]
+
+
+def test_an_answer_is_not_mixed_with_one_that_the_film_tells_meanwhile(
+    watch: Watch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(question: str, *pieces: str, within: Callable[[], None] = lambda: None) -> Generator[Event, None, None]:
+        yield Asking(question, 0.5, 0.5, 6, (36,), 60.0)
+        for piece in pieces:
+            yield AnswerDelta(piece)
+            within()
+        yield Answer(question, "".join(pieces), 0.5, "stop", 5, len(pieces), 1.0, 1.0)
+
+    with watch(saving=SavingOptions(save=False)) as run:
+        run.play(0.5)
+        capsys.readouterr()
+        run.watched.show(told("What is there?", "a red", " ring", within=lambda: run.watched.tell(told("Who?", "nobody"))))
+        assert capsys.readouterr().out == "nobody\nnobody\na red ring\n"
+
+
+def test_a_question_whose_turn_comes_after_everything_was_forgotten_is_refused(watch: Watch) -> None:
+    with watch(saving=SavingOptions(save=False)) as run:
+        empty = run.engine.snapshot()
+
+        @contextmanager
+        def forgetting() -> Iterator[None]:
+            run.engine.restore(empty)
+            yield
+
+        player = replace(run.watched.player, turn=forgetting)
+        run.play(0.5)
+        with pytest.raises(NotBegunError, match="has not begun"):
+            list(player.ask("What is there?"))
+        for until_change in (False, True):
+            run.play(0.5)
+            assert not list(player._ask_standing(StandingQuestion(0.1, "What?", until_change), 0.65))
 
 
 def test_only_the_end_of_the_film_is_told(watch: Watch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 
 from hermes.errors import UsageError
+from hermes.sessions import Session
 from hermes.sessions.store import state_folder
 from hermes_cli.answers import Answers
 from hermes_cli.dialogue import answer_piped
@@ -18,11 +20,13 @@ from hermes_cli.film import Film
 from hermes_cli.knobs import grouped
 from hermes_cli.loading import load_player
 from hermes_cli.options import SOURCE_HELP, OutputOptions, SavingOptions, SessionOption, Settings
+from hermes_cli.player import Player
 from hermes_cli.questions import read_questions, timed_questions
 from hermes_cli.reacting import command_words, reacting
 from hermes_cli.recall import check_no_settings, check_to_come, continued_player, find_session, recalled_film
+from hermes_cli.screen import Screen
 from hermes_cli.serving import Host, kept
-from hermes_cli.standing import standing_question
+from hermes_cli.standing import StandingQuestion, standing_question
 from hermes_cli.terminal import piped_lines
 from hermes_cli.viewing import Viewing, viewing
 
@@ -78,42 +82,58 @@ def watch(
 
     After that each line of a piped standard input is a question about the end; on a terminal, without --ask, a prompt opens.
     """
-    standing = tuple(standing_question(text, until_change) for text in every or [])
+    standing = _standing_questions(every or [], until_change, on_change)
     written = [*(ask or []), *(read_questions(ask_file) if ask_file else [])]
-    found = None
-    if go_on or session:
-        check_no_settings(context, plays_on=True)
-        if saving.name is not None:
-            raise UsageError("a session keeps its name: --name cannot be changed", "leave it out")
-        found = find_session(session, source)
-        film: Film = recalled_film(found, playing=settings.playing, written=source)
-        make_player = partial(continued_player, found, film, settings)
-    elif source is not None:
-        config, sampling = settings.memory.method.config(), settings.answering.sampling()
-        film = settings.playing.open(source)
-        make_player = partial(load_player, film, config, sampling, settings)
-    else:
-        raise UsageError("there is no video", "name one: hermes watch SRC; -c goes on with the last session")
+    command = None if on_change is None else command_words(on_change)
+    found = _continuable_session(context, session, source, saving) if go_on or session else None
+    film, make_player = _new_film(source, settings) if found is None else _rest_of_film(found, source, settings)
     questions = timed_questions(written, film)
     if found is not None:
         check_to_come(found, questions)
-    for option, is_given in (("--until-change", until_change), ("--on-change", on_change is not None)):
-        if is_given and not every:
-            raise UsageError(f"{option} goes with --every", 'for example --every "10s Is anyone at the door?"')
-    command = None if on_change is None else command_words(on_change)
     with (
         viewing(lambda screen: replace(make_player(screen), standing=standing), settings.output) as watched,
         reacting(watched, command),
         kept(watched, saving, settings, found or source) as host,
     ):
         lines = piped_lines()
-        if lines is None and sys.stdin is not None and not written:
+        if lines is None and sys.stdin is not None and sys.stdout.isatty() and not written:
             exit_code = _at_a_prompt(watched, host, settings.output)
         else:
             exit_code = watched.play_on(questions)
             exit_code = max(exit_code, answer_piped(watched, lines) if lines is not None else 0)
         watched.finish()
         raise typer.Exit(exit_code)
+
+
+def _standing_questions(every: list[str], until_change: bool, on_change: str | None) -> tuple[StandingQuestion, ...]:
+    """Those of --every; raises `UsageError` where an option that goes with them stands alone."""
+    for option, is_given in (("--until-change", until_change), ("--on-change", on_change is not None)):
+        if is_given and not every:
+            raise UsageError(f"{option} goes with --every", 'for example --every "10s Is anyone at the door?"')
+    return tuple(standing_question(text, until_change) for text in every)
+
+
+def _continuable_session(context: typer.Context, written: str | None, source: str | None, saving: SavingOptions) -> Session:
+    """The session that -c or --session means; raises as `find_session`, and `UsageError` where it is to change."""
+    check_no_settings(context, plays_on=True)
+    if saving.name is not None:
+        raise UsageError("a session keeps its name: --name cannot be changed", "leave it out")
+    return find_session(written, source)
+
+
+def _rest_of_film(session: Session, source: str | None, settings: Settings) -> tuple[Film, Callable[[Screen], Player]]:
+    """The film of a session that goes on, and what makes its player."""
+    film = recalled_film(session, playing=settings.playing, written=source)
+    return film, partial(continued_player, session, film, settings)
+
+
+def _new_film(source: str | None, settings: Settings) -> tuple[Film, Callable[[Screen], Player]]:
+    """The film that is named, and what makes its player; raises `UsageError` where none is."""
+    if source is None:
+        raise UsageError("there is no video", "name one: hermes watch SRC; -c goes on with the last session")
+    config, sampling = settings.memory.method.config(), settings.answering.sampling()
+    film = settings.playing.open(source)
+    return film, partial(load_player, film, config, sampling, settings)
 
 
 def _at_a_prompt(watched: Viewing, host: Host | None, options: OutputOptions) -> int:

@@ -92,14 +92,15 @@ class Figure:
         yield from self._legend()
 
     def _rows(self) -> Iterator[Shape]:
+        """Each box goes on beneath those to its right and below: where two only met, the paper could show between them."""
         memory = self.sheet.memory
         bins = min(_MOST_BINS, len(memory.pictures.frames))
         width = MAP_WIDTH / bins
         for layer, shares in enumerate(memory.shares(bins).tolist()):
             y = TOP + layer * self.row_height
             for drawn, run in groupby(range(bins), key=lambda part, shares=shares: colour(shares[part])):  # type: ignore[misc]
-                first, *rest = run
-                yield Box(LEFT + first * width, y, (1 + len(rest)) * width, self.row_height, drawn)
+                left = LEFT + next(run) * width
+                yield Box(left, y, LEFT + MAP_WIDTH - left, self.bottom - y, drawn)
 
     def _roles(self) -> Iterator[Shape]:
         """Beside the map: the role on the left with its layers, on the right what they hold."""

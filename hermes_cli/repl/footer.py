@@ -47,6 +47,11 @@ class Footer:
         """The chunk that it shows."""
         return self._state.chunk
 
+    @property
+    def ended(self) -> bool:
+        """Whether the film is over, and has not been moved since."""
+        return self._state.ended
+
     def moved(self, player: Player, tally: Tally, chunk: ChunkEncoded | None) -> None:
         """The film goes on elsewhere, or with another memory.
 

@@ -136,6 +136,7 @@ class Moves:
     def _back(self, to_s: float) -> str:
         if self._host is None:
             raise UsageError("this run is not saved, so there is no way back", SAVE_NEXT_TIME)
+        steering.check_way_back(self._host)
         chunk, film = None, _cut(self._watched.player.film)
         try:
             chunk = steering.go_back(self._host, to_s)

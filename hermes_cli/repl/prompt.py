@@ -25,7 +25,7 @@ from hermes_cli.repl.keys import Key
 
 _QUOTES = '"""'  # opens and closes a question of several lines
 _TWICE_S = 2.0  # a second Ctrl-C within this time leaves
-_REFRESH_S = 0.5  # a redraw costs about 10 ms of a CPU
+_REFRESH_S = 1.0  # as often as its clock changes; a redraw costs about 10 ms of a CPU
 _ROOMY = 60  # columns from which an empty line says what may be typed
 
 
@@ -39,6 +39,9 @@ class Prompt:
         commands: words that Tab completes at the start of a line.
         history: file of earlier lines, made for its owner alone; None keeps none.
         keys: what single keys do while the line is empty.
+
+    Attributes:
+        keyboard: what is typed at.
     """
 
     def __init__(
@@ -52,9 +55,9 @@ class Prompt:
     ) -> None:
         self._say = say
         self._playhead = playhead
-        keyboard = Keyboard(sys.stdin)
+        self.keyboard = Keyboard(sys.stdin)
         self._session: PromptSession[str] = PromptSession(
-            input=keyboard,
+            input=self.keyboard,
             message=lambda: f"hermes {playhead()} >>> ",
             prompt_continuation="... ",
             placeholder=_placeholder,
@@ -65,7 +68,7 @@ class Prompt:
             history=_opened(history),
             completer=WordCompleter(list(commands), sentence=True),
             complete_while_typing=False,
-            key_bindings=_bindings(keys, keyboard),
+            key_bindings=_bindings(keys, self.keyboard),
             multiline=Condition(self._is_open),
         )
 

@@ -29,7 +29,6 @@ from hermes_cli.progress import hours_minutes_seconds
 from hermes_cli.questions import readable
 from hermes_cli.repl import slash
 from hermes_cli.repl.footer import Footer
-from hermes_cli.repl.keyboard import typed_ahead
 from hermes_cli.repl.keys import transport_keys
 from hermes_cli.repl.moves import SAVE_NEXT_TIME, Moves
 from hermes_cli.repl.prompt import Prompt
@@ -76,7 +75,7 @@ class Repl:
             Exception: the film could not be played, and nothing of it can be asked about.
         """
         self._failed: Exception | None = None
-        with typed_ahead(), patch_stdout(raw=True):
+        with self._prompt.keyboard.held(), patch_stdout(raw=True):
             self._film.start()
             try:
                 for line in self._prompt.lines():
@@ -140,7 +139,7 @@ class Repl:
         if time[:1] in ("+", "-"):
             time = format_time(max(0.0, self._moves.moment_s(time)))
         _, events = self._host.then(self._watched.player, readable(question), time, ask_now=_ASK_NOW)
-        self._watched.show(_about_the_answer(events), self._host.keep_past())
+        self._watched.tell(_about_the_answer(events), self._host.keep_past())
 
     def forget_conversation(self) -> None:
         """Let no earlier question colour what the memory keeps."""
@@ -237,8 +236,6 @@ class Repl:
         if BEGINS_WITH_TIME.match(question):
             time, _, question = question.partition(" ")
             return self.ask_then(question, time)
-        if self._watched.player.engine.now_s is None:
-            raise UsageError("the video has not begun", "ask again in a moment")
         return self._watched.ask(readable(question))
 
     def _draw(self, event: Event) -> None:
@@ -259,7 +256,7 @@ class Repl:
         finally:
             self._await_film()  # Ctrl-C may have come before
             self.transport.resume()
-            if self._failed is None:
+            if self._failed is None and not self._footer.ended:  # or it would tell its end once more
                 self._film = self._new_film()
                 self._film.start()
 
