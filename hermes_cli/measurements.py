@@ -130,6 +130,7 @@ def _remarks(records: Sequence[Mapping[str, Any]]) -> list[str]:
     where = machine["gpu"] or f"{machine['cpu']}, {machine['logical_cores']} cores, {machine['threads']} threads"
     passes = "one pass" if plan["soak"] else f"{plan['repetitions']} passes"
     failed = {record["arm"]: clean(f"- {record['arm']}: {record['message']}") for record in records if record["message"]}
+    beside = ["- vision_ms of a policy passes beside its work on the chunk before; stock does one after the other"]
     return [
         *failed.values(),
         f"- {settings['model']}, {settings['dtype']}, quant {settings['quant']}, budget {memory['budget']}, chunks of"
@@ -139,6 +140,7 @@ def _remarks(records: Sequence[Mapping[str, Any]]) -> list[str]:
         f" hermes {versions['hermes']} ({versions['commit'] or 'no checkout'})",
         f"- ≥ is the least at the {device['copy_gb_s']:.1f} GB/s of a copy and the {device['matrix_tflop_s']:.3g} TFLOP/s"
         " of a matrix product, both measured just before",
+        *(beside if settings["looks_ahead"] else []),
         "- figures of reading are those of the chunk that ends there; ttft_ms goes from the question's text to the choice of"
         " the first token, ttft_plus_step_ms adds one decode step, as the HERMES authors' code does",
     ]

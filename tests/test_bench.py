@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ import torch
 
 from hermes.bench.arms import PolicyArm, StockArm, Task, question_of
 from hermes.bench.bound import Speed, Work
-from hermes.bench.pictures import looped, noise
+from hermes.bench.pictures import Foreseen, looped, noise
 from hermes.bench.ranges import numbers
 from hermes.bench.spread import Spread
 from hermes.config import MemoryConfig
 from hermes.engine import StreamEngine
 from hermes.errors import UsageError
 from hermes.frames import Frame
+from hermes.machine import cpus
 from hermes.models import VideoModel
 from hermes.models.random_weights import architecture, from_architecture
 from hermes.models.stock import StockDecoder
@@ -138,6 +140,7 @@ def test_rows_say_what_was_measured_and_on_what(capsys: pytest.CaptureFixture[st
         assert row["settings"]["plan"] == {"marks": [16, 32], "repetitions": 2, "warmup": 1, "soak": False}
         assert row["versions"]["torch"] == torch.__version__.split("+")[0] or row["versions"]["torch"] == torch.__version__
         assert row["machine"]["threads"] == torch.get_num_threads()
+        assert row["settings"]["looks_ahead"] == (cpus() > 1)
     forgot = [row["arm"] for row in rows if row["compress_ms"]]
     assert forgot == ["hermes"]
     parts = ("guidance_ms", "score_ms", "compact_ms")
@@ -428,6 +431,23 @@ def test_random_weights_run_by_name(capsys: pytest.CaptureFixture[str], monkeypa
     assert main(["bench", *options, "--policy", "hermes", "--device", "cpu"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["results"]
     assert row["settings"]["model"] == "qwen3vl-4b with random weights"
+
+
+def test_frames_to_come_are_known_by_the_end_of_a_chunk() -> None:
+    made = list[Frame]()
+
+    def making() -> Iterator[Frame]:
+        for frame in noise(0):
+            made.append(frame)
+            yield frame
+
+    frames = Foreseen(making(), 4)
+    taken = [next(frames) for _ in range(4)]
+    assert frames.coming(4) == made[4:]
+    assert [*taken, *(next(frames) for _ in range(4))] == made[:8]
+    assert len(made) == 12
+    next(Foreseen(making(), 10**9))
+    assert len(made) == 14  # a chunk that never ends does not fill the memory with frames
 
 
 def test_frames_are_the_same_for_every_pass() -> None:

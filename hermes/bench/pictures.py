@@ -26,10 +26,10 @@ def noise(seed: int) -> Iterator[Frame]:
 
 
 class Foreseen(Iterator[Frame]):
-    """Frames without end, of which those to come are known.
+    """Frames without end, of which more and more of those to come are known.
 
     Args:
-        ahead: how many of them.
+        ahead: how many of them, once as many have been taken.
     """
 
     def __init__(self, frames: Iterator[Frame], ahead: int) -> None:
@@ -37,7 +37,7 @@ class Foreseen(Iterator[Frame]):
         self._known: deque[Frame] = deque()
 
     def __next__(self) -> Frame:
-        while len(self._known) <= self._ahead:
+        for _ in range(min(2, self._ahead + 1 - len(self._known))):
             self._known.append(next(self._frames))
         return self._known.popleft()
 

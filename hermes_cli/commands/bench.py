@@ -74,6 +74,8 @@ def bench(
 
 def _settings(model: VideoModel, options: ModelOptions, task: Task, plan: Plan, played: str) -> dict[str, Any]:
     """All that the rows depend on."""
+    from hermes.tower import runs_beside  # noqa: PLC0415 - loads torch
+
     return {
         "model": model.name,
         "revision": model.revision,
@@ -86,6 +88,7 @@ def _settings(model: VideoModel, options: ModelOptions, task: Task, plan: Plan, 
         "question_tokens": task.question_tokens,
         "answer_tokens": task.answer_tokens,
         "evidence": task.evidence,
+        "looks_ahead": runs_beside(model),
     }
 
 
