@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from hermes.errors import UsageError
 
-_EXAMPLES = "write a time as 03:20, 1:02:03.5 or -30s"
+_EXAMPLES = "write a time as 03:20, 1:02:03.5, 50%, -30s or end"
 
 _UNITS = {
     "h": Fraction(3600),
@@ -53,7 +53,7 @@ def parse(text: str) -> TimePoint:
     """Read a time as a user writes it.
 
     Raises:
-        UsageError: the text is not a time; the hint shows three that are.
+        UsageError: the text is not a time; the hint shows some that are.
     """
     written = text.strip().lower()
     if written in ("start", "end", "now"):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from hermes.config import Role
 from hermes.errors import UsageError
+from hermes_cli.clock import clock
 from hermes_cli.player import Player
-from hermes_cli.progress import hours_minutes_seconds
 
 _HEADINGS = ("layer", "role", "tokens", "summary", "positions", "oldest", "median")
 
@@ -80,5 +80,5 @@ def _read(player: Player, number: int) -> _Layer:
 def _row(number: int, layer: _Layer, budget: int | None) -> tuple[str, ...]:
     tokens = f"{layer.tokens}" if budget is None else f"{layer.tokens}/{budget}"
     positions = "-" if layer.positions is None else "-".join(f"{position:.0f}" for position in layer.positions)
-    times = ("-" if time_s is None else hours_minutes_seconds(time_s) for time_s in (layer.oldest_s, layer.median_s))
+    times = ("-" if time_s is None else clock(time_s) for time_s in (layer.oldest_s, layer.median_s))
     return f"{number}", layer.role.value, tokens, f"{layer.summaries}", positions, *times

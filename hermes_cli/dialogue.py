@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from hermes.errors import UsageError
+from hermes_cli.clock import clock
 from hermes_cli.contents import contents_table
 from hermes_cli.failures import spares_memory
-from hermes_cli.progress import hours_minutes_seconds
 from hermes_cli.questions import readable
 from hermes_cli.screen import Screen
 from hermes_cli.viewing import Viewing
@@ -42,7 +42,7 @@ def _asked(viewing: Viewing, question: str) -> int:
 def _check_moment(viewing: Viewing, question: str) -> None:
     """Refuse a question that begins with a time, as those of --ask do: here it would be taken for part of the text."""
     if BEGINS_WITH_TIME.match(question):
-        now = hours_minutes_seconds(viewing.tally.at or 0.0)
+        now = clock(viewing.tally.at or 0.0)
         hint = 'for another moment use --ask "TIME QUESTION", or hermes ask SRC --at TIME'
         raise UsageError(f"questions here are about {now}, the newest frame", hint)
 

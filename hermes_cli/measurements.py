@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hermes.sources.base import counted
 from hermes_cli.terminal import clean
 
 if TYPE_CHECKING:
@@ -127,8 +128,8 @@ def _remarks(records: Sequence[Mapping[str, Any]]) -> list[str]:
     record = records[0]
     settings, machine, versions, device = (record[name] for name in ("settings", "machine", "versions", "device"))
     memory, plan = settings["memory"], settings["plan"]
-    where = machine["gpu"] or f"{machine['cpu']}, {machine['logical_cores']} cores, {machine['threads']} threads"
-    passes = "one pass" if plan["soak"] else f"{plan['repetitions']} passes"
+    where = machine["gpu"] or f"{machine['cpu']}, {machine['logical_cores']} cores, {counted(machine['threads'], 'thread')}"
+    passes = "one pass" if plan["soak"] or plan["repetitions"] == 1 else f"{plan['repetitions']} passes"
     failed = {record["arm"]: clean(f"- {record['arm']}: {record['message']}") for record in records if record["message"]}
     beside = ["- vision_ms of a policy passes beside its work on the chunk before; stock does one after the other"]
     return [

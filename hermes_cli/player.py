@@ -162,8 +162,10 @@ class Player:
                 yield Seen(frame.time_s)
                 if chunk:
                     yield chunk
-        yield from self._ask_at_the_end(waiting)
+        if self.engine.now_s is None:
+            raise UsageError("no frame lies between --start and --end", "move them apart, or give a higher --fps")
         yield from map(Warned, self.film.source.report.notices)
+        yield from self._ask_at_the_end(waiting)
         if to_the_end:
             yield Ended()
 
@@ -257,8 +259,6 @@ class Player:
         yield from self.ask(question.text, now_s if late else max(now_s, question.time_s))
 
     def _ask_at_the_end(self, waiting: Sequence[TimedQuestion]) -> Generator[Event, None, None]:
-        if self.engine.now_s is None:
-            raise UsageError("no frame lies between --start and --end", "move them apart, or give a higher --fps")
         early = self.film.source.report.ended_early
         for question in waiting:
             self.film.check_reached(question.time_s)

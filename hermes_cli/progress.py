@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from hermes.timecode import format_time
+from hermes_cli.clock import clock
 from hermes_cli.tally import Tally
 
 _PLAIN_INTERVAL_S = 5.0
@@ -37,12 +37,12 @@ class Goal:
 
     def text(self, tally: Tally, elapsed_s: float) -> str:
         """One line: clock, tokens held, speed."""
-        clock = hours_minutes_seconds(tally.at or 0.0)
+        played = clock(tally.at or 0.0)
         if self.stop_s is not None:
-            clock += f" / {hours_minutes_seconds(self.stop_s)} ({self.share(tally) or 0:.0%})"
+            played += f" / {clock(self.stop_s)} ({self.share(tally) or 0:.0%})"
         held = str(tally.visual_tokens) if self.budget is None else f"{tally.visual_tokens} of {self.budget}"
         speed = tally.frames / elapsed_s if elapsed_s > 0 else 0.0
-        return f"{clock}  {held} tokens  {speed:.1f} frames/s"
+        return f"{played}  {held} tokens  {speed:.1f} frames/s"
 
 
 class NoProgress:
@@ -85,8 +85,3 @@ class BarProgress(NoProgress):
 
     def hide(self) -> None:
         self._bar.stop()
-
-
-def hours_minutes_seconds(seconds: float) -> str:
-    """`HH:MM:SS`."""
-    return format_time(seconds)[: -len(".000")]

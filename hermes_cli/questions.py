@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes.errors import UsageError
+from hermes.timecode import parse
 from hermes_cli.film import Film
 
 _FORM = 'write it as "TIME QUESTION", for example "00:20 What is on screen now?"'
@@ -35,6 +36,10 @@ def _timed(written: str, film: Film) -> TimedQuestion:
     time, *question = written.strip().split(maxsplit=1) or [""]
     if not question:
         raise UsageError(f"{written!r} is not a time and a question", _FORM)
+    try:
+        parse(time)
+    except UsageError as error:
+        raise UsageError(error.message, _FORM) from error
     return TimedQuestion(film.moment(time), readable(*question))
 
 

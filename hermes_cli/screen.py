@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ from rich.console import Console, RenderableType
 
 from hermes.events import Answer, ChunkEncoded, Moment
 from hermes.timecode import format_time
+from hermes_cli.clock import moment_text
 from hermes_cli.failures import Failure
 from hermes_cli.options import OutputOptions
 from hermes_cli.player import Asking, Event, Player, Seen, Warned
@@ -114,7 +114,7 @@ class Screen:
     def _say_evidence(self, moments: Sequence[Moment]) -> None:
         """Where somebody reads along; logs have it in their JSON."""
         if moments and (self._console.is_terminal or verbose()):
-            self.note(f"drew on {', '.join(map(_moment, moments))}")
+            self.note(f"drew on {', '.join(map(moment_text, moments))}")
 
     @property
     def _draws(self) -> bool:
@@ -123,7 +123,7 @@ class Screen:
 
     def _print(self, text: str, style: str | None = None, end: str = "\n") -> None:
         self._progress.hide()
-        self._console.print(clean(text), style=style, end=end, soft_wrap=True)
+        self._console.print(clean(text), style=style, end=end, soft_wrap=not self._owned)
 
 
 def _make_console(color: str) -> Console:
@@ -137,14 +137,3 @@ def _make_console(color: str) -> Console:
 def _timing(answer: Answer) -> str:
     speed = f", then {1000 / answer.tpot_ms:.1f} tokens/s" if answer.tpot_ms else ""
     return f"{answer.question_tokens} tokens read, first of {answer.answer_tokens} after {answer.ttft_ms:.0f} ms{speed}"
-
-
-def _moment(moment: Moment) -> str:
-    """`00:10-00:19 (62 %)`; one time where only the newest frame counts."""
-    times = dict.fromkeys(_whole_second(second) for second in (moment.start_s, moment.end_s))
-    return f"{'-'.join(times)} ({100 * moment.share:.0f} %)"
-
-
-def _whole_second(seconds: float) -> str:
-    """`MM:SS`, with hours in front where there are any."""
-    return format_time(math.floor(seconds)).removesuffix(".000").removeprefix("00:")

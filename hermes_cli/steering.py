@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from hermes.errors import UsageError
 from hermes.events import ChunkEncoded
@@ -138,7 +140,7 @@ def _check_loadable(host: Host, found: Session) -> Checkpoint:
         raise UsageError(f"{info.source.name}: {change}", BRING_BACK)
     if (info.model, info.revision) != (own.model, own.revision):
         raise UsageError(f"session {info.id} was made with the model {info.model}", _CONTINUE)
-    if differs := next((name for name in _SAME if info.settings.get(name) != own.settings.get(name)), None):
+    if differs := _difference(info.settings, own.settings):
         raise UsageError(f"session {info.id} was made with another {differs.replace('_', ' ')}", _CONTINUE)
     if is_recorded(found):
         raise UsageError(f"session {info.id} was recorded", _CONTINUE)
@@ -146,6 +148,13 @@ def _check_loadable(host: Host, found: Session) -> Checkpoint:
     if checkpoint is None:
         raise UsageError(f"no memory of session {info.id} was saved", "/reset begins with an empty one")
     return checkpoint
+
+
+def _difference(these: Mapping[str, Any], those: Mapping[str, Any]) -> str | None:
+    """The first of the settings that a memory depends on which is another one here than there."""
+    flat = [{**{name: settings.get(name) for name in _SAME}, **settings["memory"]} for settings in (these, those)]
+    names = (name for name in dict.fromkeys(chain(*flat)) if name != "memory")
+    return next((name for name in names if flat[0].get(name) != flat[1].get(name)), None)
 
 
 def empty_memory(engine: StreamEngine) -> EngineState:

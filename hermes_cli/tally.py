@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hermes.events import Answer, ChunkEncoded
+from hermes.sources.base import counted
 from hermes_cli.player import Event, Seen
 
 
@@ -58,12 +59,8 @@ class Tally:
         return self.compress_ms / total if total else 0.0
 
     def __str__(self) -> str:
-        forgetting = f", compressed {_counted(self.compressions, 'time')}" if self.compressions else ""
+        forgetting = f", compressed {counted(self.compressions, 'time')}" if self.compressions else ""
         share = f" ({self.compress_share:.0%} of the encoding time)" if self.compressions else ""
-        held = f"{_counted(self.visual_tokens, 'visual token')} held"
+        held = f"{counted(self.visual_tokens, 'visual token')} held"
         waiting = f" and {self.waiting} waiting" if self.waiting else ""
-        return f"{_counted(self.frames, 'frame')} in {_counted(self.chunks, 'chunk')}{waiting}, {held}{forgetting}{share}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+        return f"{counted(self.frames, 'frame')} in {counted(self.chunks, 'chunk')}{waiting}, {held}{forgetting}{share}"

@@ -179,6 +179,8 @@ def test_a_film_that_stops_early_is_answered_and_ends_with_code_6(run: Run, tmp_
     assert (done.code, kinds[0], kinds[-1]) == (6, "start", "end")
     assert answers[0]["at"] == 1.0
     assert answers[1]["frame_pts"] <= answers[1]["at"] < 9
+    told = [kind for kind in kinds if kind in {"warning", "answer"}]
+    assert told == ["answer", "warning", "answer"]  # whoever reads the last one knows that the moment was not reached
     assert any("stream ended at" in record["message"] for record in done.records if record["type"] == "warning")
 
 

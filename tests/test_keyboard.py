@@ -7,11 +7,14 @@ import pty
 import signal
 import termios
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prompt_toolkit.keys import Keys
 
 from hermes_cli.repl.keyboard import Keyboard
+from hermes_cli.repl.prompt import _suspend
 
 TYPED = b"a\x04\r\x1a\x1c\x13"
 ARRIVED = ["a", Keys.ControlD, Keys.ControlM, Keys.ControlZ, Keys.ControlBackslash, Keys.ControlS]
@@ -86,3 +89,16 @@ def test_the_shell_finds_the_terminal_as_it_was(desk: Desk, monkeypatch: pytest.
         desk.keyboard.suspend()
         assert desk.modes == during
     assert stopped == [(0, signal.SIGTSTP, True)]
+
+
+def test_a_signal_while_it_is_stopped_ends_the_prompt(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(group: int, number: int) -> None:
+        raise SystemExit(143)
+
+    before, ends = desk.modes, list[SystemExit]()
+    app: Any = SimpleNamespace(exit=lambda exception: ends.append(exception))
+    monkeypatch.setattr(os, "kill", leave)
+    with desk.keyboard.held():
+        _suspend(desk.keyboard, app)
+    assert [end.code for end in ends] == [143]
+    assert desk.modes == before

@@ -417,6 +417,20 @@ class TestCamera:
         _, news, _ = self._play(monkeypatch, after)
         assert any("is it frozen?" in text for text in news)
 
+    def test_whoever_hears_that_there_is_no_camera_finds_opencv_done(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Missing(FakeCapture):
+            def isOpened(self) -> bool:  # noqa: N802
+                return False
+
+            def release(self) -> None:
+                time.sleep(0.2)
+                super().release()
+
+        monkeypatch.setattr(camera, "_opencv", lambda: Missing)
+        with pytest.raises(SourceError, match="there is no camera 0"):
+            Camera("0", Connecting(reconnect=0))
+        assert Missing.released == 1  # Python may end now
+
     @needs_opencv
     def test_opencv_reads_a_file_in_a_cameras_place(self, tmp_path: Path) -> None:
         path = clip(tmp_path / "camera.mkv", steady(100))

@@ -206,6 +206,20 @@ def test_a_stretch_that_was_skipped_can_be_seen_after_all(watch: Watch) -> None:
         assert run.seen == [5.9]
 
 
+def test_only_a_moment_that_is_skipped_to_is_not_in_memory_yet(watch: Watch) -> None:
+    with watch() as run:
+        assert run.moves.is_ahead  # nothing is
+        run.play(1.0)
+        assert not run.moves.is_ahead
+        run.moves.seek(3.0)
+        assert run.moves.is_ahead
+        run.moves.seek(0.5)
+        assert not run.moves.is_ahead
+        run.moves.reset()
+        run.play(1.0)
+        assert run.moves.seek(0.0) == "back at 00:00:00, with the memory of that moment, where this session begins"
+
+
 def test_there_is_no_way_back_without_a_session_or_in_a_recording(watch: Watch) -> None:
     for saving, reason in ((SavingOptions(save=False), "not saved"), (SavingOptions(record=True), "only forwards")):
         with watch(saving=saving) as run:
@@ -261,7 +275,7 @@ def test_what_does_not_fit_is_not_loaded(watch: Watch, tmp_path: Path) -> None:
         save("mine", run)
         before = run.host.session.info.id
         wrong = {
-            "other budget": "another memory",
+            "other budget": "another budget",
             "other film": "is of",
             "mine": "is being watched",
             "none": "there is no session",

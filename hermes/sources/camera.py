@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import queue
 import re
 import time
 from collections.abc import Generator
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
@@ -24,6 +26,7 @@ from hermes.sources.opening import printable
 
 _FAILED_READS = 3  # in a row, before the camera is closed
 _POLL_S = 0.2
+_LAST_READ_S = 1.0  # for a read that is under way when nobody wants pictures any more
 _UNPLUG = "unplug it and plug it in again"
 _CAP_PROP_FPS = 5  # cv2.CAP_PROP_FPS
 _PACKAGES = {
@@ -66,14 +69,17 @@ class Camera(LiveSource):
     def _connect(self, report: Report) -> Generator[Shot, None, None]:
         read: queue.Queue[NDArray[np.uint8] | Exception] = queue.Queue(1)
         left = Event()
-        in_daemon(partial(self._read, read, left))
+        reading = in_daemon(partial(self._read, read, left))
+        end = partial(_end, reading, left)
+        atexit.register(end)
         try:
             while (found := self._next(read)) is not None:
                 if isinstance(found, Exception):
                     raise found
                 yield Shot(None, Fraction(0), partial(_to_rgb, found))
         finally:
-            left.set()
+            atexit.unregister(end)
+            end()
 
     def _next(self, read: queue.Queue[NDArray[np.uint8] | Exception]) -> NDArray[np.uint8] | Exception | None:
         """What comes next; None when nobody wants it any more."""
@@ -111,6 +117,12 @@ class Camera(LiveSource):
 
     def _describe(self) -> tuple[float | None, str]:
         return self._fps, "raw"
+
+
+def _end(reading: Future[None], left: Event) -> None:
+    """Let the thread come to its end, if it does. Python's own would catch it within OpenCV, and that aborts the process."""
+    left.set()
+    wait([reading], _LAST_READ_S)
 
 
 def _put(read: queue.Queue[Any], left: Event, found: object) -> None:

@@ -9,8 +9,9 @@ from html import escape
 from itertools import groupby
 
 from hermes.config import Role
+from hermes_cli.clock import clock
 from hermes_cli.drawing.colours import GAP, Colour, colour, in_hex
-from hermes_cli.drawing.sheet import MEASURE, Sheet, clock, holding, spans, ticks
+from hermes_cli.drawing.sheet import MEASURE, Sheet, holding, spans, ticks
 
 WIDTH = 880  # pixels, as all lengths here
 LEFT, TOP, MAP_WIDTH = 108, 66, 620

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from hermes_cli.clock import clock
 from hermes_cli.drawing.figure import LEFT, MAP_WIDTH, TOP, Figure, svg
-from hermes_cli.drawing.sheet import Sheet, clock, holding
+from hermes_cli.drawing.sheet import Sheet, holding
 
 _MOST_MOMENTS = 60
 _TEMPLATE = Path(__file__).with_name("page.html")

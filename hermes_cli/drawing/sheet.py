@@ -14,7 +14,7 @@ import numpy as np
 from hermes.config import Role
 from hermes.events import Moment
 from hermes.sources.opening import printable
-from hermes.timecode import format_time
+from hermes_cli.clock import clock, moment_text
 
 if TYPE_CHECKING:
     from hermes.memory_map import MemoryMap
@@ -98,11 +98,6 @@ def ticks(start_s: float, end_s: float, most: int) -> list[float]:
     return [float(tick) for tick in range(math.ceil(start_s / step) * step, math.ceil(end_s), step)]
 
 
-def clock(seconds: float) -> str:
-    """`00:03:12`."""
-    return format_time(math.floor(seconds)).removesuffix(".000")
-
-
 def named(layers: range) -> str:
     """`3` or `3-5`."""
     return str(layers[0]) if len(layers) == 1 else f"{layers[0]}-{layers[-1]}"
@@ -141,8 +136,6 @@ def _role_note(memory: MemoryMap, role: Role, layers: range) -> str:
 
 
 def _evidence_note(answered: Answered) -> str:
-    moments = ", ".join(
-        f"{clock(moment.start_s)}-{clock(moment.end_s)} ({100 * moment.share:.0f}%)" for moment in answered.evidence
-    )
+    moments = ", ".join(map(moment_text, answered.evidence))
     question = printable(shorten(answered.question, _QUESTION_LENGTH, placeholder="..."))
     return f'evidence: "{question}" at {clock(answered.at_s)} drew on {moments}'

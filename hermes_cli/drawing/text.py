@@ -11,8 +11,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.text import Text
 
+from hermes_cli.clock import clock
 from hermes_cli.drawing.colours import GAP_SHADE, SHADES, colour, shade
-from hermes_cli.drawing.sheet import MEASURE, Sheet, clock, grouped_layers, holding, named, ticks
+from hermes_cli.drawing.sheet import MEASURE, Sheet, grouped_layers, holding, named, ticks
 
 _LEAST_COLUMNS = 8
 _TICK_COLUMNS = 12  # a tick, a time, and some room

@@ -49,7 +49,7 @@ def compact(state: PanelState, width: int, glyphs: Glyphs) -> Lines:
 
 def one_line(state: PanelState, width: int, glyphs: Glyphs) -> Lines:
     """The time, and as much else as there is room for."""
-    clock = words.clock(state)
+    clock = words.playhead(state)
     facts = [
         clock if len(clock) <= width else words.short_clock(state),
         words.condition(state, glyphs),
@@ -69,7 +69,7 @@ def _names(state: PanelState, width: int, glyphs: Glyphs) -> Text:
 
 
 def _time_line(state: PanelState, width: int, glyphs: Glyphs) -> Text:
-    clock, condition = Text(words.clock(state), _HEADING), Text(words.condition(state, glyphs), _HEADING)
+    clock, condition = Text(words.playhead(state), _HEADING), Text(words.condition(state, glyphs), _HEADING)
     room = max(width - clock.cell_len - condition.cell_len - 4, 0)
     share = state.setting.goal.share(state.tally)
     bar = Text(" " * room) if share is None else time_bar(share, room, glyphs)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from hermes_cli.clock import clock
 from hermes_cli.panel.glyphs import Glyphs
 from hermes_cli.panel.state import PanelState
-from hermes_cli.progress import hours_minutes_seconds
 from hermes_cli.terminal import clean
 
 _GIB = 2**30
@@ -53,7 +53,7 @@ def seconds(length_s: float | None) -> str | None:
 
 def moment(time_s: float | None, glyphs: Glyphs) -> str:
     """`00:02:40`."""
-    return glyphs.unknown if time_s is None else hours_minutes_seconds(time_s)
+    return glyphs.unknown if time_s is None else clock(time_s)
 
 
 def gpu_memory(state: PanelState) -> str | None:
@@ -74,12 +74,12 @@ def held(tokens: tuple[int, int] | None, state: PanelState, glyphs: Glyphs) -> s
     )
 
 
-def clock(state: PanelState) -> str:
+def playhead(state: PanelState) -> str:
     """`00:03:12 / 00:24:25 (13%) 1.0x`, as far as length and speed are known; `fast` is as fast as frames can be read."""
     goal, speed = state.setting.goal, state.vitals.speed
     facts = [_now(state)]
     if goal.stop_s is not None:
-        facts.append(f"/ {hours_minutes_seconds(goal.stop_s)}")
+        facts.append(f"/ {clock(goal.stop_s)}")
     if (share := goal.share(state.tally)) is not None:
         facts.append(f"({share:.0%})")
     if speed is not None:
@@ -94,7 +94,7 @@ def short_clock(state: PanelState) -> str:
 
 
 def _now(state: PanelState) -> str:
-    return hours_minutes_seconds(state.setting.goal.start_s if state.tally.at is None else state.tally.at)
+    return clock(state.setting.goal.start_s if state.tally.at is None else state.tally.at)
 
 
 def condition(state: PanelState, glyphs: Glyphs) -> str:

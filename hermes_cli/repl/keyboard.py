@@ -35,11 +35,13 @@ class Keyboard(Vt100Input):
         modes[_LOCAL] &= ~(termios.ECHO | termios.ICANON)
         off = bytes([os.fpathconf(self.fileno(), "PC_VDISABLE")])
         modes[_KEYS] = [off if place in _TO_PROMPTS else key for place, key in enumerate(modes[_KEYS])]
+        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or what ends us in the background would stop us there
         self._set(modes)
         try:
             yield
         finally:
             self._set(self._found)
+            signal.signal(signal.SIGTTOU, before)
 
     def cooked_mode(self) -> AbstractContextManager[None]:
         """Nothing changes: in its line mode the terminal would keep an end of file (Ctrl-D), and show what is typed."""

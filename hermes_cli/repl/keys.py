@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hermes.sources.opening import printable
-from hermes_cli.progress import hours_minutes_seconds
+from hermes_cli.clock import clock
 from hermes_cli.transport import Transport
 
 _FASTER = 1.1
@@ -57,14 +58,14 @@ def transport_keys(
             transport.play()
         else:
             transport.pause()
-            say(f"held at {hours_minutes_seconds(position_s())}; space goes on, . takes one frame")
+            say(f"held at {clock(position_s())}; space goes on, . takes one frame")
 
     def pace(factor: float) -> None:
         if live is not None:
             say(f"{printable(live)} is live: it goes at its own speed")
             return
         transport.change_speed(factor)
-        say(f"speed {transport.speed:.2f}x")
+        say("as fast as it can be read" if math.isinf(transport.speed) else f"speed {transport.speed:.2f}x")
 
     return (
         Key(" ", hold),

@@ -12,9 +12,9 @@ from hermes.sources.daemon import in_daemon
 from hermes.sources.opening import printable
 from hermes.timecode import Anchor, format_time, parse, resolve
 from hermes_cli import steering
+from hermes_cli.clock import clock
 from hermes_cli.course import CutFilm, seek_record, skips_after
 from hermes_cli.film import Film
-from hermes_cli.progress import hours_minutes_seconds
 from hermes_cli.repl.footer import Footer
 from hermes_cli.serving import Host
 from hermes_cli.viewing import Viewing
@@ -50,6 +50,12 @@ class Moves:
         skipped = [skip.until_s for skip in _cut(player.film).skips if skip.after_s == begin_s]
         return skipped[-1] if skipped else player.film.start_s if now_s is None else now_s
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the film stands at a moment that is not in memory yet."""
+        now_s = self._watched.player.engine.now_s
+        return now_s is None or self.position_s > now_s
+
     def moment_s(self, written: str) -> float:
         """A time as the user writes it, in seconds; what has a sign counts from where the film is.
 
@@ -72,7 +78,9 @@ class Moves:
             UsageError: there is no way back.
             SourceError: the way back is damaged.
         """
-        to_s = max(to_s, self._watched.player.film.start_s)
+        start_s = self._watched.player.film.start_s
+        if to_s < start_s:
+            return f"{self.seek(start_s)}, where this session begins"
         now_s = self._watched.player.engine.now_s
         return self._back(to_s) if now_s is not None and to_s < now_s else self._on(to_s)
 
@@ -110,7 +118,7 @@ class Moves:
             film = player.film if self.is_live else replace(player.film, start_s=at_s)
             self._watched.player = replace(player, film=CutFilm.of(film, ()))
         self._show(None, anew=True)
-        told = f"conversation and memory are forgotten; the video goes on at {hours_minutes_seconds(at_s)}"
+        told = f"conversation and memory are forgotten; the video goes on at {clock(at_s)}"
         return told if self._host is None else f"{told} as session {self._host.session.info.id}"
 
     def _last_s(self) -> float:
@@ -130,8 +138,8 @@ class Moves:
             question.asked_s = to_s
         self._show(self._footer.chunk)
         if to_s <= from_s:
-            return f"at {hours_minutes_seconds(to_s)}"
-        return f"{hours_minutes_seconds(from_s)} to {hours_minutes_seconds(to_s)} is skipped and not seen; the memory stays"
+            return f"at {clock(to_s)}"
+        return f"{clock(from_s)} to {clock(to_s)} is skipped and not seen; the memory stays"
 
     def _back(self, to_s: float) -> str:
         if self._host is None:
@@ -144,7 +152,7 @@ class Moves:
             skips = self._host.skips
             self._watched.player = replace(self._watched.player, film=replace(film, skips=skips))
             self._show(chunk, anew=True)
-        return f"back at {hours_minutes_seconds(self.position_s)}, with the memory of that moment"
+        return f"back at {clock(self.position_s)}, with the memory of that moment"
 
     def _show(self, chunk: ChunkEncoded | None, anew: bool = False) -> None:
         """Let everybody know what is in memory now."""

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import get_app, run_in_terminal
+from prompt_toolkit.application import Application, get_app, run_in_terminal
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
@@ -125,9 +125,16 @@ def _bindings(keys: Sequence[Key], keyboard: Keyboard) -> KeyBindings:
 
     @bindings.add("c-z")
     def suspend(event: KeyPressEvent) -> None:
-        run_in_terminal(keyboard.suspend)
+        run_in_terminal(partial(_suspend, keyboard, event.app))
 
     return bindings
+
+
+def _suspend(keyboard: Keyboard, app: Application[str]) -> None:
+    try:
+        keyboard.suspend()
+    except (KeyboardInterrupt, SystemExit) as signalled:  # while it was stopped
+        app.exit(exception=signalled)
 
 
 def _on_empty_line() -> bool:

@@ -18,6 +18,7 @@ from hermes.errors import ResourceError, UsageError
 from hermes.events import Answer, ChunkEncoded
 from hermes.sources.opening import printable
 from hermes.timecode import format_time
+from hermes_cli.clock import clock
 from hermes_cli.contents import contents_table
 from hermes_cli.dialogue import BEGINS_WITH_TIME
 from hermes_cli.drawing.text import MapText
@@ -25,7 +26,6 @@ from hermes_cli.export import FORMATS, exported
 from hermes_cli.failures import spares_memory
 from hermes_cli.mapping import sheet_of_player
 from hermes_cli.player import Event, Seen
-from hermes_cli.progress import hours_minutes_seconds
 from hermes_cli.questions import readable
 from hermes_cli.repl import slash
 from hermes_cli.repl.footer import Footer
@@ -105,7 +105,7 @@ class Repl:
 
     def playhead(self) -> str:
         """Where the film is."""
-        return hours_minutes_seconds(self._moves.position_s)
+        return clock(self._moves.position_s)
 
     def panel(self) -> str:
         """All that the panel can tell now."""
@@ -156,7 +156,7 @@ class Repl:
             raise UsageError("the source is live: there is nothing to move", AT_INSTEAD)
         to_s = self._moves.moment_s(time)
         self.say(self._standing(lambda: self._moves.seek(to_s)))
-        if self.transport.paused:
+        if self.transport.paused and self._moves.is_ahead:
             self.transport.step()  # to see where it is
 
     def contents(self, which: str) -> str:
