@@ -96,7 +96,11 @@ def test_a_signal_while_it_is_stopped_ends_the_prompt(desk: Desk, monkeypatch: p
         raise SystemExit(143)
 
     before, ends = desk.modes, list[SystemExit]()
-    app: Any = SimpleNamespace(exit=lambda exception: ends.append(exception))
+
+    def end(exception: SystemExit) -> None:
+        ends.append(exception)
+
+    app: Any = SimpleNamespace(exit=end)
     monkeypatch.setattr(os, "kill", leave)
     with desk.keyboard.held():
         _suspend(desk.keyboard, app)
