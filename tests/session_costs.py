@@ -142,7 +142,7 @@ def main(folder: Path) -> None:
     rows["restoring a whole memory of 7B shapes, with the keys unrotated too"] = str(
         restored_large(folder, ("keys", "values", "raw_keys"))
     )
-    print(f"{os.cpu_count()} CPUs, {torch.get_num_threads()} threads of torch, load {os.getloadavg()[0]:.1f} at the end\n")
+    print(f"{os.cpu_count()} CPUs, threads of torch: {torch.get_num_threads()}, load {os.getloadavg()[0]:.1f} at the end\n")
     print("| what | cost |\n|---|---|")
     for what, cost in rows.items():
         print(f"| {what} | {cost} |")
