@@ -300,7 +300,7 @@ middle layers remember back to 00:00:00
 deep layers remember back to 00:00:00; summary tokens:
 1, for 23 tokens
 evidence: "What is [b]this[/b]?" at 00:00:03 drew on
-00:00:00-00:00:01 (50%), 00:00:02-00:00:03 (25%)
+00:00-00:01 (50 %), 00:02-00:03 (25 %)
 """
     )
 
