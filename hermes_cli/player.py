@@ -138,9 +138,9 @@ class Player:
         for question in questions:
             self.engine.check_question(question.text)
         waiting = deque(questions)
-        newest_s = self.engine.now_s
-        coming_at = -math.inf if newest_s is None else newest_s
-        with closing(self.film.feed(coming_at, self.engine.frames_ahead if self.looks_ahead else 0)) as feed:
+        newest_s = -math.inf if self.engine.now_s is None else self.engine.now_s
+        with closing(self.film.feed(newest_s, self.engine.frames_ahead if self.looks_ahead else 0)) as feed:
+            coming = feed.coming if self.looks_ahead else None
             while True:
                 frame = feed.take(_BEAT_S)
                 yield from _told(feed)
@@ -158,7 +158,7 @@ class Player:
                     yield from self._ask_standing(standing, frame.time_s)
                 if not self.transport.wait(frame.time_s):
                     return
-                chunk = self.push(self.take(frame), feed.coming if self.looks_ahead else None)
+                chunk = self.push(self.take(frame), coming)
                 yield Seen(frame.time_s)
                 if chunk:
                     yield chunk

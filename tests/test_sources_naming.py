@@ -78,7 +78,7 @@ class TestNames:
         assert source.info.name == "standard input"
         assert numbers(source.frames(start_s=0.5)) == [5, 6, 7, 8, 9]
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-        with pytest.raises(SourceError, match="standard input: file is empty"):
+        with pytest.raises(SourceError, match="nothing came through standard input"):
             open_source("-")
         monkeypatch.setattr(sys, "stdin", None)
         with pytest.raises(SourceError, match="nothing is piped into standard input"):
