@@ -201,7 +201,7 @@ NOWHERE = ["-m", "/nonexistent"]  # a model that cannot load: an error about any
     [
         (["watch", "-dash.mp4"], 2, "./-name"),
         (["ask", "FILM", "what", "--bogus"], 2, "no such option: --bogus"),
-        (["ask", "FILM", "what", "--at", "1:75"], 2, "03:20, 1:02:03.5 or -30s"),
+        (["ask", "FILM", "what", "--at", "1:75"], 2, "03:20, 1:02:03.5, 50%, -30s or end"),
         (["ask", "FILM", "what", "--at", "50"], 2, "ends at 00:00:16.000"),
         (["ask", "FILM", "what", "--at", "9", "--end", "8"], 2, "9 is after --end 00:00:08.000"),
         (["ask", "FILM"], 2, "there is no question"),
