@@ -43,11 +43,14 @@ class Terminal:
         self._controller, self._device = pty.openpty()
         self.resize(columns, rows)
         self.modes_before = termios.tcgetattr(self._device)
+        inherited = {
+            name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}
+        }  # we have our own
         with output.open("wb") if output != DEVICE else nullcontext(self._device) as stdout:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "hermes_cli", *map(str, arguments)], stdin=self._device, stdout=stdout,
                 stderr=self._device, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
-                env={**os.environ, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1", "LANG": "C.UTF-8", **environment},
+                env={**inherited, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1", "LANG": "C.UTF-8", **environment},
             )  # fmt: skip
 
     def __enter__(self) -> Terminal:

@@ -74,6 +74,19 @@ def test_what_is_typed_while_the_film_goes_on_is_not_torn(film: Path) -> None:
         assert terminal.wait_for_end() == 0
 
 
+def test_help_folds_within_its_column(film: Path) -> None:
+    with Terminal("watch", film, *MEMORY, "--panel", "off", columns=60, rows=60) as terminal:
+        terminal.wait_for(r"hermes 00:00:15 >>> ask")
+        terminal.send("/?\r")
+        text = terminal.wait_for(r"Single keys[\s\S]*>>> ask")
+        found = re.search(r"\n(/seek TIME +)move the video:[^\n]*\n( +)\S", text)
+        assert found is not None, text
+        assert len(found[1]) == len(found[2])
+        assert re.search(r"\n/show model\|source\|settings\|prompt  what", text)
+        terminal.send("/show settings\r")
+        terminal.wait_for(r"\nbudget +24\n[\s\S]*\ntrigger_includes_prefix  ")
+
+
 def test_answers_that_are_written_elsewhere_are_all_that_is_written_there(film: Path, tmp_path: Path) -> None:
     with Terminal(
         "watch", film, *MEMORY, "--every", "5s What is on screen now?", output=tmp_path / "answers.txt"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any
 
 from prompt_toolkit import ANSI, print_formatted_text
 from prompt_toolkit.patch_stdout import patch_stdout
+from rich.table import Column, Table
+from rich.text import Text
 
 from hermes.config import Sampling
 from hermes.errors import ResourceError, UsageError
@@ -34,6 +36,7 @@ from hermes_cli.repl.moves import SAVE_NEXT_TIME, Moves
 from hermes_cli.repl.prompt import Prompt
 from hermes_cli.serving import Host
 from hermes_cli.steering import AT_INSTEAD
+from hermes_cli.terminal import clean
 from hermes_cli.transport import Transport
 from hermes_cli.viewing import Viewing
 from hermes_cli.writing import write_text
@@ -123,6 +126,14 @@ class Repl:
         """
         sheet = sheet_of_player(self._watched.player, self._answered)
         return self._watched.screen.drawn(MapText(sheet, self._footer.ascii_only))
+
+    def say_rows(self, rows: Iterable[Sequence[object]]) -> None:
+        """Write columns above the prompt, each as wide as it has to be, the last one folded within itself."""
+        first, *others = rows
+        grid = Table.grid(*(Column(no_wrap=True) for _ in first[:-1]), Column(), padding=(0, 2))
+        for row in (first, *others):
+            grid.add_row(*(Text(clean(str(cell))) for cell in row))
+        self.say("\n".join(line.rstrip() for line in self._watched.screen.drawn(grid).splitlines()))
 
     def say_colored(self, text: str) -> None:
         """Write lines with ANSI colours above the prompt."""

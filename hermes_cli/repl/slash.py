@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
@@ -32,6 +32,8 @@ class Repl(Protocol):
     def facts(self) -> Mapping[str, Mapping[str, Any]]: ...
 
     def say(self, text: str) -> None: ...
+
+    def say_rows(self, rows: Iterable[Sequence[object]]) -> None: ...
 
     def say_colored(self, text: str) -> None: ...
 
@@ -74,10 +76,9 @@ class Command:
 
 def _help(repl: Repl, rest: str) -> None:
     if rest == "shortcuts":
-        return repl.say("\n".join(f"{keys:12}  {does}" for keys, does in SHORTCUTS))
+        return repl.say_rows(SHORTCUTS)
     known = [COMMANDS[_named(rest)]] if rest else [command for name, command in COMMANDS.items() if name not in LEAVING[1:]]
-    width = max(len(command.usage) for command in known)
-    repl.say("\n".join(f"/{command.usage:{width}}  {command.help}" for command in known))
+    repl.say_rows((f"/{command.usage}", command.help) for command in known)
     if not rest:
         repl.say('Anything else is a question; """ opens and closes one of several lines, // starts one with a slash.')
         repl.say("Single keys do something while the line is empty: /? shortcuts")
@@ -149,7 +150,7 @@ def _set(repl: Repl, rest: str) -> None:
     name, _, value = rest.partition(" ")
     names = [field.name for field in fields(Sampling)]
     if not name:
-        repl.say("\n".join(f"{name:20} {getattr(repl.sampling, name)!s:8} {described(Sampling, name)}" for name in names))
+        repl.say_rows((name, getattr(repl.sampling, name), described(Sampling, name)) for name in names)
         return
     if name not in names:
         raise UsageError(f"unknown setting {name!r}", f"one of: {', '.join(names)}")
@@ -160,7 +161,7 @@ def _show(repl: Repl, rest: str) -> None:
     facts = repl.facts()
     if rest not in facts:
         raise UsageError(f"nothing to show as {rest!r}", f"one of: {', '.join(facts)}")
-    repl.say("\n".join(f"{name:18} {value}" for name, value in facts[rest].items()))
+    repl.say_rows(facts[rest].items())
 
 
 def _clear(repl: Repl, rest: str) -> None:
