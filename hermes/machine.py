@@ -1,4 +1,4 @@
-"""The memory of the machine we run on: its accelerators and its host."""
+"""The machine we run on: the memory of its accelerators and its host, and its processors."""
 
 from __future__ import annotations
 

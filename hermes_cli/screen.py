@@ -90,7 +90,7 @@ class Screen:
 
     def pass_on(self, line: str) -> None:
         """A line of somebody else's, as long as it is."""
-        self._print(line)
+        self._print(line, folded=False)
 
     def drawn(self, renderable: RenderableType) -> str:
         """What rich makes of something for this terminal, as text."""
@@ -121,9 +121,10 @@ class Screen:
         wanted = self._options.progress == "auto" and not self._options.quiet
         return self._console.is_terminal and wanted and not self._owned
 
-    def _print(self, text: str, style: str | None = None, end: str = "\n") -> None:
+    def _print(self, text: str, style: str | None = None, folded: bool = True) -> None:
+        """Write lines, at a prompt folded between words."""
         self._progress.hide()
-        self._console.print(clean(text), style=style, end=end, soft_wrap=not self._owned)
+        self._console.print(clean(text), style=style, soft_wrap=not (folded and self._owned))
 
 
 def _make_console(color: str) -> Console:
